@@ -1,0 +1,35 @@
+/* Files, with errors that name the path and the reason. */
+#ifndef OCT_BASE_FS_H
+#define OCT_BASE_FS_H
+
+#include <octet/status.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The whole file as a NUL-terminated block (oct_free), at most `max_bytes`. A folder, a missing or
+ * an unreadable file is OCT_INVALID. */
+oct_status oct_file_read(const char *path, size_t max_bytes, char **text, size_t *n_bytes,
+                         oct_error *err);
+
+/* Writes through a temporary name, fsync and rename, so that `path` holds the old or the new bytes,
+ * never a part. A full disk or a refused write is OCT_FAILED and leaves no temporary file. */
+oct_status oct_file_write(const char *path, const void *bytes, size_t n_bytes, oct_error *err);
+
+/* A file mapped read-only. An empty file maps to data NULL, n_bytes 0. */
+typedef struct oct_mapping {
+    const void *data;
+    size_t n_bytes;
+} oct_mapping;
+oct_status oct_file_map(const char *path, oct_mapping *mapping, oct_error *err);
+void oct_file_unmap(oct_mapping *mapping);
+
+/* Creates the folder and its parents; existing is fine. */
+oct_status oct_make_folders(const char *path, oct_error *err);
+/* fsync of a folder, so that a rename in it survives a crash. */
+oct_status oct_folder_sync(const char *path, oct_error *err);
+bool oct_path_exists(const char *path);
+bool oct_path_is_folder(const char *path);
+/* `folder/name` (oct_free); NULL when memory is refused. An absolute name is returned as it is. */
+char *oct_path_join(const char *folder, const char *name);
+
+#endif

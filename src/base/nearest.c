@@ -1,0 +1,58 @@
+/* The nearest known name: see nearest.h. */
+#include "base/nearest.h"
+
+#include <ctype.h>
+#include <stdint.h>
+#include <string.h>
+
+#define MAX_LENGTH                                                                                 \
+    127 /* longer names are compared by their first characters: enough to name a neighbour */
+
+static int fold(char c) {
+    return c == '-' ? '_' : tolower((unsigned char)c);
+}
+
+static size_t min3(size_t a, size_t b, size_t c) {
+    size_t m = a < b ? a : b;
+    return m < c ? m : c;
+}
+
+size_t oct_edit_distance(const char *a, const char *b) {
+    size_t n = strnlen(a, MAX_LENGTH), m = strnlen(b, MAX_LENGTH);
+    size_t rows[3][MAX_LENGTH + 1];
+    size_t *before = rows[0], *last = rows[1], *row = rows[2];
+    for (size_t j = 0; j <= m; j++)
+        last[j] = j;
+    for (size_t i = 1; i <= n; i++) {
+        row[0] = i;
+        for (size_t j = 1; j <= m; j++) {
+            size_t cost = fold(a[i - 1]) != fold(b[j - 1]);
+            row[j] = min3(last[j] + 1, row[j - 1] + 1, last[j - 1] + cost);
+            if (i > 1 && j > 1 && fold(a[i - 1]) == fold(b[j - 2]) &&
+                fold(a[i - 2]) == fold(b[j - 1]))
+                row[j] = min3(row[j], before[j - 2] + 1, SIZE_MAX);
+        }
+        size_t *oldest = before;
+        before = last;
+        last = row;
+        row = oldest;
+    }
+    return last[m];
+}
+
+const char *oct_nearest_name(const char *name, const char *const *names, size_t n_names) {
+    const char *best = NULL;
+    size_t best_distance = SIZE_MAX;
+    for (size_t i = 0; i < n_names; i++) {
+        size_t distance = oct_edit_distance(name, names[i]);
+        if (distance < best_distance) {
+            best_distance = distance;
+            best = names[i];
+        }
+    }
+    if (!best)
+        return NULL;
+    size_t a = strlen(name), b = strlen(best), longer = a > b ? a : b;
+    size_t limit = longer / 3 > 2 ? longer / 3 : 2;
+    return best_distance <= limit ? best : NULL;
+}

@@ -1,0 +1,15 @@
+/* The nearest known name to a misspelt one, for error messages. */
+#ifndef OCT_BASE_NEAREST_H
+#define OCT_BASE_NEAREST_H
+
+#include <stddef.h>
+
+/* Edit distance with transpositions (optimal string alignment), case-insensitive; `-` equals `_`.
+ */
+size_t oct_edit_distance(const char *a, const char *b);
+
+/* The closest of `names`, or NULL when none is near (further than a third of the longer length, at
+ * least 2). */
+const char *oct_nearest_name(const char *name, const char *const *names, size_t n_names);
+
+#endif

@@ -1,0 +1,20 @@
+/* Thread loops. Work is cut into tasks whose shape never depends on the number of threads; a task
+ * writes only its own outputs. So results are the same bits with any number of threads. */
+#ifndef OCT_BASE_THREAD_H
+#define OCT_BASE_THREAD_H
+
+#include <stdint.h>
+
+/* `thread` is in 0 .. oct_threads()-1 and picks a slice of scratch memory, never a result. */
+typedef void (*oct_task)(void *context, int64_t task, int thread);
+
+/* Runs task 0 .. n_tasks-1, dynamically scheduled; returns when all are done. A call from inside a
+ * task runs serially with thread 0: such inner calls must not use per-thread scratch of the outer
+ * loop. */
+void oct_parallel(int64_t n_tasks, oct_task task, void *context);
+
+int oct_threads(void); /* threads that oct_parallel uses; default OMP_NUM_THREADS or the CPUs this
+                          process may use */
+void oct_threads_set(int n); /* n >= 1 */
+
+#endif

@@ -1,0 +1,139 @@
+/* The foundation: allocation, arenas, random numbers, nearest names, threads. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/arena.h"
+#include "base/fs.h"
+#include "base/nearest.h"
+#include "base/rng.h"
+#include "base/thread.h"
+
+static void given_any_size_blocks_are_aligned_and_counted(void **state) {
+    (void)state;
+    size_t before = oct_alloc_live_bytes();
+    for (size_t n = 0; n < 300; n++) {
+        char *block = oct_malloc(n);
+        assert_non_null(block);
+        assert_int_equal((uintptr_t)block % 64, 0);
+        memset(block, 1, n);
+        assert_int_equal(oct_alloc_live_bytes(), before + n);
+        oct_free(block);
+    }
+    assert_int_equal(oct_alloc_live_bytes(), before);
+}
+
+static void given_an_overflowing_size_nothing_is_allocated(void **state) {
+    (void)state;
+    assert_null(oct_malloc(SIZE_MAX));
+    assert_null(oct_malloc_array(SIZE_MAX / 2, 3));
+    assert_null(oct_calloc_array((size_t)1 << 40, (size_t)1 << 40));
+}
+
+static void given_a_failing_heap_the_nth_allocation_and_later_ones_fail(void **state) {
+    (void)state;
+    oct_alloc_fail_at(2);
+    void *first = oct_malloc(1), *second = oct_malloc(1), *third = oct_malloc(1);
+    oct_alloc_fail_at(0);
+    assert_non_null(first);
+    assert_null(second);
+    assert_null(third);
+    oct_free(first);
+}
+
+static void given_a_mark_release_gives_the_same_memory_again(void **state) {
+    (void)state;
+    oct_arena *arena = oct_arena_create();
+    char *kept = oct_arena_alloc(arena, 100);
+    memset(kept, 7, 100);
+    oct_arena_mark mark = oct_arena_get_mark(arena);
+    char *first = oct_arena_alloc(arena, 1000);
+    char *large = oct_arena_alloc(arena, (size_t)9 << 20);
+    memset(first, 1, 1000);
+    memset(large, 2, (size_t)9 << 20);
+    oct_arena_release(arena, mark);
+    assert_ptr_equal(oct_arena_alloc(arena, 1000), first);
+    assert_ptr_equal(oct_arena_alloc(arena, (size_t)9 << 20), large);
+    assert_int_equal(kept[99], 7);
+    assert_int_equal(oct_arena_used_bytes(arena), 128 + 1024 + ((size_t)9 << 20));
+    oct_arena_destroy(arena);
+}
+
+/* Known answers of Philox4x32-10 from the Random123 distribution (kat_vectors). */
+static void given_the_published_keys_philox_gives_the_published_words(void **state) {
+    (void)state;
+    oct_rng_block zero = oct_rng_draw(0, 0, 0);
+    const uint32_t expected_zero[4] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
+    assert_memory_equal(zero.word, expected_zero, sizeof expected_zero);
+    oct_rng_block ones = oct_rng_draw(UINT64_MAX, UINT64_MAX, UINT64_MAX);
+    const uint32_t expected_ones[4] = {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd};
+    assert_memory_equal(ones.word, expected_ones, sizeof expected_ones);
+}
+
+static void given_a_misspelt_name_the_neighbour_is_named(void **state) {
+    (void)state;
+    const char *names[] = {"recipe_name", "filter_fqns", "scale_mode", "gemm"};
+    assert_string_equal(oct_nearest_name("recipe-nmae", names, 4), "recipe_name");
+    assert_string_equal(oct_nearest_name("filter_fqn", names, 4), "filter_fqns");
+    assert_null(oct_nearest_name("zebra", names, 4));
+}
+
+static void fill_square(void *context, int64_t task, int thread) {
+    (void)thread;
+    ((int64_t *)context)[task] = task * task;
+}
+
+static void given_any_thread_count_every_task_runs_once(void **state) {
+    (void)state;
+    for (int threads = 1; threads <= 3; threads++) {
+        int64_t squares[100] = {0};
+        oct_threads_set(threads);
+        oct_parallel(100, fill_square, squares);
+        for (int64_t i = 0; i < 100; i++)
+            assert_int_equal(squares[i], i * i);
+    }
+}
+
+static void given_a_refused_write_the_old_file_stays(void **state) {
+    (void)state;
+    char folder[] = "/tmp/octet-test-XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    char *path = oct_path_join(folder, "file");
+    assert_int_equal(oct_file_write(path, "old", 3, NULL), OCT_OK);
+    char *below = oct_path_join(path, "no-such-folder");
+    oct_error err = {0};
+    assert_int_equal(oct_file_write(below, "new", 3, &err), OCT_FAILED);
+    assert_non_null(strstr(err.message, below));
+    char *text;
+    assert_int_equal(oct_file_read(path, 100, &text, NULL, NULL), OCT_OK);
+    assert_string_equal(text, "old");
+    oct_free(text);
+    assert_int_equal(oct_file_read(path, 2, &text, NULL, NULL), OCT_INVALID);
+    assert_int_equal(oct_file_read(folder, 100, &text, NULL, NULL), OCT_INVALID);
+    unlink(path);
+    rmdir(folder);
+    oct_free(below);
+    oct_free(path);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(given_any_size_blocks_are_aligned_and_counted),
+        cmocka_unit_test(given_an_overflowing_size_nothing_is_allocated),
+        cmocka_unit_test(given_a_failing_heap_the_nth_allocation_and_later_ones_fail),
+        cmocka_unit_test(given_a_mark_release_gives_the_same_memory_again),
+        cmocka_unit_test(given_the_published_keys_philox_gives_the_published_words),
+        cmocka_unit_test(given_a_misspelt_name_the_neighbour_is_named),
+        cmocka_unit_test(given_any_thread_count_every_task_runs_once),
+        cmocka_unit_test(given_a_refused_write_the_old_file_stays),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

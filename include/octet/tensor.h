@@ -1,0 +1,58 @@
+/* Element types and the tensor view that the whole library passes around. */
+#ifndef OCTET_TENSOR_H
+#define OCTET_TENSOR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define OCT_MAX_DIMS 4
+
+typedef enum oct_dtype {
+    OCT_F32,
+    OCT_BF16,
+    OCT_E4M3, /* OCP FP8: 4 exponent bits, no Inf, largest 448 */
+    OCT_E5M2, /* OCP FP8: 5 exponent bits, Inf, largest 57344 */
+    OCT_HIF8, /* HiFloat8 (arXiv 2409.16626): tapered precision, largest 32768 */
+    OCT_E8M0, /* OCP MX scale: 2^(code-127), 255 is NaN */
+    OCT_F64,
+    OCT_F16,
+    OCT_I64,
+    OCT_I32,
+    OCT_I16,
+    OCT_I8,
+    OCT_U8,
+    OCT_BOOL,
+    OCT_N_DTYPES
+} oct_dtype;
+
+size_t oct_dtype_bytes(oct_dtype dtype);
+const char *oct_dtype_name(oct_dtype dtype); /* "float32", "bfloat16", "E4M3", ... */
+
+/* A view: row-major, contiguous, the memory belongs to somebody else (an arena, a parameter, a
+ * file). `id` is unique among the tensors that one step context made and 0 for others; it is what
+ * shared quantizations are keyed by, since addresses are used again within a step. */
+typedef struct oct_tensor {
+    oct_dtype dtype;
+    int n_dims;
+    int64_t shape[OCT_MAX_DIMS];
+    void *data;
+    uint64_t id;
+} oct_tensor;
+
+oct_tensor oct_tensor_1d(oct_dtype dtype, int64_t n, void *data);
+oct_tensor oct_tensor_2d(oct_dtype dtype, int64_t rows, int64_t cols, void *data);
+oct_tensor oct_tensor_3d(oct_dtype dtype, int64_t a, int64_t b, int64_t c, void *data);
+int64_t oct_tensor_elements(const oct_tensor *tensor);
+size_t oct_tensor_bytes(const oct_tensor *tensor);
+/* The product of all dimensions but the last, and the last: any tensor read as a matrix. */
+int64_t oct_tensor_rows(const oct_tensor *tensor);
+int64_t oct_tensor_cols(const oct_tensor *tensor);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,202 @@
+/* A training job: what a user wrote in a torchtitan job file (TOML) or a MindSpeed MM job file
+ * (YAML) and on the command line, typed, checked and filled up with defaults.
+ *
+ * Fields are named as the TOML keys, one sub-struct a section: `[training] seq_len` is
+ * `job.training.seq_len`. Defaults are those of torchtitan v0.2.2. Keys that have no effect here
+ * or that only their default value is supported of have no field (see schema.h for the table).
+ *
+ * Invariant: after oct_job_load succeeded every field is inside its documented range, every string
+ * that is not said to be optional is non-NULL, and all memory belongs to the job. */
+#ifndef OCT_CONFIG_JOB_H
+#define OCT_CONFIG_JOB_H
+
+#include <octet/status.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/strbuf.h"
+#include "config/value.h"
+
+/* A list of strings; the job owns it. */
+typedef struct oct_job_list {
+    const char *const *items;
+    size_t n;
+} oct_job_list;
+
+typedef enum oct_job_form { OCT_JOB_TITAN, OCT_JOB_MINDSPEED } oct_job_form;
+typedef enum oct_job_optimizer { OCT_JOB_ADAMW, OCT_JOB_ADAM } oct_job_optimizer;
+typedef enum oct_job_decay {
+    OCT_JOB_DECAY_LINEAR,
+    OCT_JOB_DECAY_SQRT,
+    OCT_JOB_DECAY_COSINE,
+    OCT_JOB_DECAY_CONSTANT /* YAML only: no decay after the warm-up */
+} oct_job_decay;
+typedef enum oct_job_dtype { OCT_JOB_FLOAT32, OCT_JOB_BFLOAT16, OCT_JOB_FLOAT16 } oct_job_dtype;
+typedef enum oct_job_recompute {
+    OCT_JOB_RECOMPUTE_NONE,
+    OCT_JOB_RECOMPUTE_SELECTIVE,
+    OCT_JOB_RECOMPUTE_FULL
+} oct_job_recompute;
+typedef enum oct_job_reshard {
+    OCT_JOB_RESHARD_DEFAULT,
+    OCT_JOB_RESHARD_ALWAYS,
+    OCT_JOB_RESHARD_NEVER
+} oct_job_reshard;
+
+/* The [quantize.linear.mx] and [quantize.grouped_mm.mx] tables. The strings are checked here only
+ * where their words are fixed (scale_mode, gemm, the gather mode); recipes have a grammar of their
+ * own (room quant). */
+typedef struct oct_job_mx {
+    const char *recipe_name;
+    oct_job_list filter_fqns; /* linear only: names kept in high precision */
+    oct_job_list fqns;        /* grouped_mm only: names converted, [] = all */
+    const char *scale_mode;   /* floor | ceil | even | rceil */
+    const char *gemm;         /* auto | exact | aligned */
+    bool enable_fsdp_low_precision_all_gather;
+    const char *fsdp_low_precision_all_gather_mode; /* on-demand | all | minimal */
+    int64_t amax_history_len;                       /* >= 1 */
+} oct_job_mx;
+
+typedef struct oct_job {
+    oct_job_form form; /* which kind of file it came from */
+    const char *path;  /* that file */
+
+    struct {
+        const char *dump_folder;
+        const char *description;
+        bool print_config;            /* log oct_job_render's text at start */
+        const char *save_config_file; /* optional (NULL): write it to dump_folder/this */
+        const char *device;           /* "cpu" */
+    } job;
+    struct {
+        int64_t log_freq; /* >= 1 steps */
+        bool enable_tensorboard;
+        bool disable_color_printing;
+        const char *save_tb_folder; /* under job.dump_folder */
+    } metrics;
+    struct {
+        const char *name; /* llama3 | qwen3 | deepseek_v3 */
+        const char *flavor;
+        const char *hf_assets_path; /* folder: tokenizer.json, config.json, weights */
+        const char *tokenizer_path; /* optional (NULL): a tokenizer.json or its folder, wins */
+        oct_job_list converters;
+        bool print_after_conversion;
+        const oct_value *args; /* optional (NULL): table of dimensions, each int, double or bool */
+        oct_job_list freeze;   /* YAML only: module name patterns that don't train */
+    } model;
+    struct {
+        oct_job_optimizer name;
+        double lr;           /* >= 0 */
+        double beta1, beta2; /* in [0, 1) */
+        double eps;          /* >= 0 */
+        double weight_decay; /* >= 0 */
+    } optimizer;
+    struct {
+        int64_t warmup_steps; /* >= 0 */
+        int64_t total_steps;  /* >= 1; -1 = training.steps */
+        double decay_ratio;   /* in [0, 1]; -1 = none: decay starts right after the warm-up */
+        oct_job_decay decay_type;
+        double min_lr_factor; /* in [0, 1] */
+    } lr_scheduler;
+    struct {
+        const char *dataset;
+        const char *dataset_path;            /* optional (NULL): text, JSONL, packed file, folder */
+        int64_t local_batch_size;            /* >= 1 sequences */
+        int64_t global_batch_size;           /* >= 1; -1 = local batch x data parallel ranks */
+        int64_t gradient_accumulation_steps; /* YAML only: >= 1 micro-batches a step; 0 = follow
+                                                global_batch_size */
+        int64_t seq_len;                     /* >= 1 tokens */
+        double max_norm;                     /* > 0; a clip_grad of 0 in YAML becomes INFINITY */
+        int64_t steps;                       /* >= 1 */
+        oct_job_dtype mixed_precision_param; /* float32 | bfloat16: dtype of activations */
+    } training;
+    struct {
+        int64_t data_parallel_replicate_degree; /* >= 1 */
+        int64_t data_parallel_shard_degree;     /* >= 1; -1 = the ranks left over */
+        int64_t expert_parallel_degree;         /* >= 1 */
+        oct_job_reshard fsdp_reshard_after_forward;
+        oct_job_list fsdp_apply_modules; /* YAML only: [] = every layer */
+        oct_job_list ep_apply_modules;   /* YAML only: [] = every expert module */
+    } parallelism;
+    struct {
+        bool enable;
+        const char *folder;            /* under job.dump_folder, unless absolute */
+        int64_t interval;              /* >= 1 steps */
+        const char *initial_load_path; /* optional (NULL) */
+        bool initial_load_model_only;
+        bool initial_load_in_hf;
+        bool last_save_model_only;
+        bool last_save_in_hf;
+        oct_job_dtype export_dtype;
+        int64_t keep_latest_k; /* 0 = all, or >= 2 */
+        int64_t load_step;     /* >= 0; -1 = the newest valid one */
+        bool enable_first_step_checkpoint;
+        bool load_only;
+    } checkpoint;
+    struct {
+        oct_job_recompute mode;
+        const char *selective_ac_option; /* "op", or a positive integer: every n-th layer */
+        oct_job_list apply_modules;      /* YAML only: [] = every layer */
+    } activation_checkpoint;
+    struct {
+        bool enable;
+        const char *dataset;
+        const char *dataset_path; /* optional (NULL) */
+        int64_t local_batch_size; /* >= 1 */
+        int64_t seq_len;          /* >= 1 */
+        int64_t freq;             /* >= 1 steps */
+        int64_t steps;            /* >= 1; -1 = all data */
+    } validation;
+    struct {
+        int64_t seed; /* >= 0; -1 = none given */
+        bool moe_force_load_balance;
+    } debug;
+    struct {
+        struct {
+            oct_job_mx mx;
+        } linear, grouped_mm;
+    } quantize;
+    struct { /* YAML only: training.quantization_plan; recipe_name NULL = no quantization */
+        const char *recipe_name;
+        oct_job_list apply_modules;
+        oct_job_list ignored_modules;
+        oct_job_list quant_converters; /* quantize.linear.mx, quantize.moe.mx */
+        bool enable_fsdp_low_precision_all_gather;
+        const char *fsdp_low_precision_all_gather_mode;
+    } quantization_plan;
+
+    struct oct_job_state *state; /* memory, and where each key was set */
+} oct_job;
+
+/* Reads the job file `path` (NULL: named by `--job.config_file` among the overrides) and applies
+ * the n overrides, command-line arguments such as `--training.steps=10`, `--training.steps 10`,
+ * `--metrics.enable_tensorboard` and `--checkpoint.no-last_save_model_only`. Precedence: command
+ * line > file > default. `.yaml` and `.yml` are MindSpeed MM jobs, all else torchtitan's TOML.
+ * On success *job is filled and must be given to oct_job_free; on failure it is empty (freeing it
+ * is fine), and *err says in one line which key at which place is wrong. Reads files, logs
+ * nothing; thread-safe on distinct jobs. */
+oct_status oct_job_load(const char *path, const char *const *overrides, int n, oct_job *job,
+                        oct_error *err);
+/* The torchtitan defaults alone, as an empty file would give. */
+oct_status oct_job_default(oct_job *job, oct_error *err);
+void oct_job_free(oct_job *job);
+
+/* Where `key` ("training.seq_len"; the spelling of either file form) got its value: "FILE:LINE",
+ * "command line" or "default". The text belongs to the job. */
+const char *oct_job_where(const oct_job *job, const char *key);
+/* True if the user wrote it, in the file or on the command line. */
+bool oct_job_is_set(const oct_job *job, const char *key);
+
+/* What the user should know once at start, one log line each: keys accepted without effect, and
+ * converters that stand for fused kernels of another device. For the rank that logs. */
+void oct_job_log_notes(const oct_job *job);
+
+/* Every effective value, one `section.key = value  # where` a line. Check b->failed after. */
+void oct_job_render(const oct_job *job, oct_strbuf *b);
+
+/* The table of all known keys of a file form: key, type, default, meaning. */
+typedef enum oct_job_markup { OCT_JOB_TEXT, OCT_JOB_MARKDOWN } oct_job_markup;
+void oct_job_render_keys(oct_job_form form, oct_job_markup markup, oct_strbuf *b);
+
+#endif

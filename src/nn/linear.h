@@ -1,0 +1,26 @@
+/* Linear: y (T,N) = x (T,K) W^T + b, W (N,K). The high-precision ops; converters bring others. */
+#ifndef OCT_NN_LINEAR_H
+#define OCT_NN_LINEAR_H
+
+#include "nn/module.h"
+#include "quant/recipe.h"
+
+typedef struct oct_linear {
+    oct_module base;
+    int64_t in_features, out_features; /* K, N */
+    oct_param *weight;
+    oct_param *bias;          /* NULL: none */
+    const oct_recipe *recipe; /* set by a converter, which owns it; NULL in high precision */
+} oct_linear;
+
+extern const oct_module_ops oct_linear_ops;
+
+/* The parent owns the result. `bias_init` NULL: no bias. */
+oct_status oct_linear_create(oct_module *parent, const char *component, int64_t in_features,
+                             int64_t out_features, oct_init weight_init, const oct_init *bias_init,
+                             oct_linear **out);
+
+/* The module as a linear, or NULL: true for whatever ops it has now. */
+oct_linear *oct_linear_from(oct_module *m);
+
+#endif

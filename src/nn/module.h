@@ -1,0 +1,98 @@
+/* A module: a named node of a model with explicit forward and backward. No tape, no graph.
+ *
+ * `ops->forward` saves what backward needs on the step's saved stack; `ops->backward` reads it, in
+ * reverse order of the forward calls. Recompute is running forward again. A converter changes what
+ * a module does by swapping its ops; the name and the parameters stay. */
+#ifndef OCT_NN_MODULE_H
+#define OCT_NN_MODULE_H
+
+#include <octet/status.h>
+#include <octet/tensor.h>
+#include <stdbool.h>
+
+#include "kernel/gemm.h"
+
+typedef struct oct_module oct_module;
+typedef struct oct_step oct_step;
+
+/* How a parameter starts: torchtitan's initialisers. */
+typedef enum oct_init_kind {
+    OCT_INIT_ZEROS,
+    OCT_INIT_ONES,
+    OCT_INIT_NORMAL,
+    OCT_INIT_TRUNCATED_NORMAL
+} oct_init_kind;
+
+typedef struct oct_init {
+    oct_init_kind kind;
+    float std;
+    float low,
+        high; /* truncated: in units of the value, as torch.nn.init.trunc_normal_'s a and b */
+} oct_init;
+
+typedef struct oct_param {
+    char *name; /* fully qualified: "layers.0.attention.wq.weight" */
+    int n_dims;
+    int64_t shape[3]; /* linear weight (N,K); experts (E,N,K); norm (D) */
+    float *value;     /* the fp32 master, the only source of truth */
+    float *grad;      /* fp32, same shape; backward adds to it; NULL when frozen or not training */
+    uint64_t version; /* grows whenever `value` changes; caches compare it */
+    oct_init init;
+} oct_param;
+
+int64_t oct_param_elements(const oct_param *param);
+
+typedef struct oct_module_ops {
+    const char *type_name; /* what `octet plan` prints: "Linear", "MXLinear", "RMSNorm", ... */
+    /* y = f(x). Shapes are the module's own business; x is read-only, y is allocated by the caller.
+     */
+    oct_status (*forward)(oct_module *m, oct_step *step, const oct_tensor *x, oct_tensor *y);
+    /* dx (NULL: not wanted) is overwritten or added to; parameter gradients are added to. */
+    oct_status (*backward)(oct_module *m, oct_step *step, const oct_tensor *dy, oct_tensor *dx,
+                           oct_accumulate accumulate);
+    /* Whether forward keeps a pointer to x for backward: the caller then puts x on the saved stack.
+     */
+    bool keeps_input;
+    void (*destroy)(oct_module *m); /* frees what the ops own, not `m` itself; NULL: nothing */
+} oct_module_ops;
+
+struct oct_module {
+    const oct_module_ops *ops;
+    char *name; /* fully qualified, "" for the root */
+    oct_module *parent;
+    oct_module **children;
+    int64_t n_children;
+    oct_param **params; /* owned */
+    int64_t n_params;
+    void *saved; /* left by the last saving forward, on the step's saved stack */
+};
+
+/* `m` is the first member of a zeroed, oct_malloc'ed concrete module. Sets the name from the
+ * parent's ("parent.component"), and appends it to the parent, which owns it from then on (on
+ * failure the caller still owns it). */
+oct_status oct_module_init(oct_module *m, const oct_module_ops *ops, oct_module *parent,
+                           const char *component);
+/* A parameter named "<module>.<component>", with master memory and no gradient yet. */
+oct_status oct_module_add_param(oct_module *m, const char *component, int n_dims,
+                                const int64_t *shape, oct_init init, oct_param **out);
+void oct_module_destroy(oct_module *m); /* the whole tree; NULL is fine */
+
+/* Depth-first, parents before children, in order of creation. A visitor's non-OK status stops and
+ * is returned. */
+typedef oct_status (*oct_module_visitor)(oct_module *m, void *context);
+oct_status oct_module_visit(oct_module *root, oct_module_visitor visitor, void *context);
+oct_module *oct_module_find(oct_module *root, const char *name); /* NULL when there is none */
+
+/* All parameters of a tree in visiting order (oct_free the array). */
+oct_status oct_module_params(oct_module *root, oct_param ***params, int64_t *n_params);
+
+static inline oct_status oct_forward(oct_module *m, oct_step *step, const oct_tensor *x,
+                                     oct_tensor *y) {
+    return m->ops->forward(m, step, x, y);
+}
+static inline oct_status oct_backward(oct_module *m, oct_step *step, const oct_tensor *dy,
+                                      oct_tensor *dx, oct_accumulate accumulate) {
+    return m->ops->backward(m, step, dy, dx, accumulate);
+}
+
+#endif

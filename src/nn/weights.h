@@ -1,0 +1,36 @@
+/* Where modules get their weights from: one door for high precision and 8 bits, one process and
+ * many.
+ *
+ * What a parameter looks like to a product is derived from its fp32 master and cached until the
+ * master's version changes: shared by all micro-batches of a step, never used after the optimizer
+ * changed the weight. Buffers are kept and used again. Sharded training replaces the way that a
+ * missing entry is made (a gather), not this interface. */
+#ifndef OCT_NN_WEIGHTS_H
+#define OCT_NN_WEIGHTS_H
+
+#include "nn/module.h"
+#include "quant/qmatrix.h"
+
+typedef struct oct_weights oct_weights;
+
+oct_status oct_weights_create(oct_weights **out);
+void oct_weights_destroy(oct_weights *weights);
+
+/* The weight as a high-precision tensor of the parameter's shape: the master itself (F32) or a copy
+ * rounded to BF16. Valid until the version changes. */
+oct_status oct_weights_dense(oct_weights *weights, const oct_param *param, oct_dtype dtype,
+                             oct_tensor *out);
+
+/* The weight (N,K) quantized for `recipe`, at least for contraction over what `which` names.
+ * `expert` picks a slice of an (E,N,K) parameter; pass 0 for a matrix. Valid until the version
+ * changes. */
+oct_status oct_weights_quantized(oct_weights *weights, const oct_param *param, int64_t expert,
+                                 const oct_recipe *recipe, oct_along which, oct_quantized *out);
+
+/* Turns caching off (every request is made anew): for tests of the cache. */
+typedef enum oct_caching { OCT_CACHE_ON, OCT_CACHE_OFF } oct_caching;
+void oct_weights_set_caching(oct_weights *weights, oct_caching caching);
+
+size_t oct_weights_bytes(const oct_weights *weights); /* held by cached copies now */
+
+#endif

@@ -10,7 +10,8 @@ typedef struct oct_kernels {
     oct_cpu_features features;
     const oct_quantize_kernels *quantize;
     const struct oct_elementwise_kernels *elementwise; /* kernel/elementwise.h */
-    const struct oct_gemm_kernels *gemm; /* kernel/gemm_kernels.h, used by gemm.c alone */
+    const struct oct_gemm_kernels *gemm; /* exact; kernel/gemm_kernels.h, used by gemm.c alone */
+    const struct oct_gemm_kernels *gemm_aligned; /* NULL where the CPU lacks AVX512-VNNI or VBMI */
 } oct_kernels;
 
 /* Pure: the table for these features. Tests build one for every level that the CPU has. */

@@ -1,0 +1,61 @@
+/* What a kernel set brings to a matrix product; kernel/gemm.c is the driver that calls it.
+ *
+ * The anatomy is that of BLIS: the driver packs panels of MR rows of A and NR rows of B (decoded,
+ * scales folded in, k outermost inside a panel), then a microkernel multiplies one A panel by one B
+ * panel for one step of K. Packed panels are shared by all threads; a step of K is at most
+ * `k_step`, so a panel is stored step by step.
+ *
+ *   for each super-block that fits the workspace (all of K for most problems):
+ *       pack, in parallel over (panels, step):  A -> a_panel[step][m / MR],  B ->
+ *           b_panel[step][n / NR]
+ *       multiply, in parallel over tiles of at most MC x NC:
+ *           for each step of K, each A panel of the tile, each B panel of the tile:
+ *               multiply(A panel, B panel) -> accumulators; after the last step: store -> C
+ *
+ * Invariants that make `exact` the same bits everywhere: an element's sum depends on its own rows
+ * of A and B only; `multiply` starts every step from 0 and adds the finished step to the
+ * accumulator once. Two kinds of panels exist: fp32 (`exact`, all sets) and whatever the `aligned`
+ * set packs into its bytes (int16, row scales, residuals); the driver treats both as bytes. */
+#ifndef OCT_KERNEL_GEMM_KERNELS_H
+#define OCT_KERNEL_GEMM_KERNELS_H
+
+#include "kernel/gemm.h"
+
+typedef struct oct_gemm_kernels {
+    int64_t MR, NR; /* rows of A and of B in a panel */
+    int64_t MC, NC; /* largest tile of C of one task: multiples of MR, NR; MC rows of an A step fit
+                       in L2 beside the accumulators */
+    int64_t k_step; /* OCT_GEMM_K_CHUNK for exact */
+
+    /* A packed panel of kc <= k_step takes kc * bytes_per_k + bytes_fixed bytes, rounded up to 64.
+     * Exact: MR * 4 (NR * 4) and 0. */
+    size_t a_bytes_per_k, a_bytes_fixed;
+    size_t b_bytes_per_k, b_bytes_fixed;
+
+    /* Rows row .. row+n_rows-1 (n_rows <= MR or NR) and k .. k+kc-1 of the operand, decoded with
+     * the scale folded in, to panel[(k' * MR) + row'] (exact). Rows from n_rows on are written as
+     * zeros. The panel is 64-byte aligned. */
+    void (*pack_a)(const oct_operand *a, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
+                   void *panel);
+    void (*pack_b)(const oct_operand *b, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
+                   void *panel);
+
+    /* s(i,j) = sum over k' < kc of a(i,k') b(j,k'), from 0, by fma in order of k'; then
+     * acc[i * ld_acc + j] = s (OVERWRITE) or acc + s (ADD_TO_OUTPUT), for i < n_rows <= MR and
+     * j < n_cols <= NR. Nothing else is written: acc may be C itself. kc >= 1. acc is aligned as a
+     * float only. */
+    void (*multiply)(const void *a_panel, const void *b_panel, int64_t kc, float *acc,
+                     int64_t ld_acc, int64_t n_rows, int64_t n_cols, oct_accumulate accumulate);
+
+    /* The end of a product: t = acc; t = C + t if accumulating; t = t + bias[j] if bias; C = t
+     * rounded to its dtype. n_rows <= MR, n_cols <= NR; `c` and `bias` point at the element for
+     * (0,0). acc may be c itself when C is F32 and not accumulating. */
+    void (*store)(const float *acc, int64_t ld_acc, int64_t n_rows, int64_t n_cols, void *c,
+                  oct_dtype c_dtype, int64_t ld_c, oct_accumulate accumulate, const float *bias);
+} oct_gemm_kernels;
+
+extern const oct_gemm_kernels oct_gemm_kernels_ref, oct_gemm_kernels_avx2, oct_gemm_kernels_avx512;
+/* OCT_GEMM_ALIGNED: 8-bit operands, AVX512-VNNI (and VBMI). */
+extern const oct_gemm_kernels oct_gemm_aligned_kernels_avx512;
+
+#endif

@@ -1,0 +1,91 @@
+/* The plan: which linear and expert modules become 8-bit, and which pattern decided it.
+ *
+ * Planning only reads the module tree, so a model without parameter memory is enough. One function
+ * decides and all else follows the plan: `octet plan` prints it, conversion applies it, the sharded
+ * gather reads it. */
+#ifndef OCT_CONVERT_PLAN_H
+#define OCT_CONVERT_PLAN_H
+
+#include <octet/status.h>
+#include <stdbool.h>
+
+#include "base/strbuf.h"
+#include "nn/module.h"
+#include "quant/recipe.h"
+
+/* What a converter does. Experts are run by grouped products first, then those are quantized. */
+typedef enum oct_converter_kind {
+    OCT_CONVERT_GROUPED_MM, /* npu_gmm, alias grouped_mm */
+    OCT_CONVERT_LINEAR,     /* quantize.linear.mx */
+    OCT_CONVERT_EXPERTS     /* quantize.grouped_mm.mx, quantize.moe.mx */
+} oct_converter_kind;
+
+typedef enum oct_pattern_kind {
+    OCT_PATTERN_SUBSTRING, /* torchtitan: a case-sensitive substring of the name */
+    OCT_PATTERN_GLOB /* MindSpeed MM: anchored, `*` `?` `{*}` `{a-b}`, and all below the module */
+} oct_pattern_kind;
+
+typedef struct oct_pattern_list {
+    oct_pattern_kind kind;
+    const char *const *patterns;
+    int64_t n;
+    bool written;      /* by the user: a default that matches nothing is silent */
+    const char *key;   /* "quantize.linear.mx.filter_fqns", for messages */
+    const char *where; /* "job.toml:12" or "--quantize...", for messages */
+} oct_pattern_list;
+
+typedef struct oct_converter_spec {
+    oct_converter_kind kind;
+    const char *name; /* as the user wrote it, for messages */
+    const char *where;
+    const oct_recipe *recipe; /* NULL for OCT_CONVERT_GROUPED_MM; must outlive the model */
+    oct_pattern_list include; /* n == 0 and not written: every module */
+    oct_pattern_list exclude; /* wins over include */
+} oct_converter_spec;
+
+/* The name of a module as the job's user knows it (torchtitan's or Hugging Face's). NULL function:
+ * module->name. */
+typedef const char *(*oct_module_namer)(void *context, const oct_module *m);
+
+typedef struct oct_plan_row {
+    oct_module *module; /* a linear or the experts of one layer */
+    const char *name;   /* as the namer gives it; owned by the plan */
+    bool is_experts;
+    int n_dims;
+    int64_t shape[3];         /* (N,K) or (E,N,K) */
+    const oct_recipe *recipe; /* NULL: kept in high precision */
+    bool grouped;             /* experts: one grouped product */
+    char reason[160];         /* "matches no pattern", "filter_fqns: \"output\"", ... */
+    int64_t bytes_dense;      /* of the weight in bf16 */
+    int64_t bytes_quantized;  /* of codes and scales of the orientations that training keeps; 0 if
+                                 kept */
+} oct_plan_row;
+
+typedef struct oct_plan {
+    oct_plan_row *rows;
+    int64_t n_rows;
+    char **warnings; /* for users: patterns that match nothing (with the closest names), patterns
+                        that end in a number */
+    int64_t n_warnings;
+    bool user_patterns_all_missed; /* no pattern of a list that the user wrote matched: `octet plan`
+                                      exits 2 */
+} oct_plan;
+
+/* Decides. Errors (OCT_INVALID): OCT_CONVERT_EXPERTS without OCT_CONVERT_GROUPED_MM before it
+ * (`all_at_once` off); a converter that converts nothing, unless `all_at_once` (a YAML plan) and
+ * another one converts something; a malformed pattern. */
+oct_status oct_plan_create(oct_module *root, const oct_converter_spec *specs, int64_t n_specs,
+                           bool all_at_once, oct_module_namer namer, void *namer_context,
+                           oct_plan **plan, oct_error *err);
+void oct_plan_destroy(oct_plan *plan);
+
+/* Swaps the ops of what the plan converts and logs the lines that users' check lists look for:
+ * "MX training active with recipe ...", "Swapped to MXLinear_NPU layers: N", "... MoE training
+ * enabled", ... */
+oct_status oct_plan_apply(const oct_plan *plan, oct_error *err);
+
+/* The table for people, and the same as JSON. */
+void oct_plan_render(const oct_plan *plan, oct_strbuf *text);
+void oct_plan_render_json(const oct_plan *plan, oct_strbuf *text);
+
+#endif

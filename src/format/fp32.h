@@ -1,0 +1,62 @@
+/* The parts of an fp32, for the codecs of this room: |x| = significand * 2^(exponent - 23).
+ *
+ * Invariant: exact for every finite x; a subnormal has exponent -126 and no hidden bit, so it needs
+ * no case of its own. */
+#ifndef OCT_FORMAT_FP32_H
+#define OCT_FORMAT_FP32_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#define OCT_F32_SIGN 0x80000000u
+#define OCT_F32_INF 0x7f800000u
+#define OCT_F32_NAN 0x7fc00000u
+
+typedef struct oct_f32_parts {
+    uint32_t sign; /* 0 or 1 */
+    int exponent;
+    uint32_t significand; /* hidden bit included: below 2^24 */
+} oct_f32_parts;
+
+static inline uint32_t oct_f32_bits(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static inline float oct_f32_from_bits(uint32_t bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static inline bool oct_f32_is_nan(uint32_t bits) {
+    return (bits & ~OCT_F32_SIGN) > OCT_F32_INF;
+}
+
+/* Of a finite x; Inf reads as 2^128. */
+static inline oct_f32_parts oct_f32_split(uint32_t bits) {
+    int field = (int)(bits >> 23 & 0xff);
+    uint32_t mantissa = bits & 0x7fffff;
+    return (oct_f32_parts){.sign = bits >> 31,
+                           .exponent = field ? field - 127 : -126,
+                           .significand = field ? mantissa | 0x800000 : mantissa};
+}
+
+/* v / 2^shift to the nearest integer, ties to even; v < 2^24, shift >= 1. */
+static inline uint32_t oct_shift_ties_even(uint32_t v, int shift) {
+    if (shift > 25)
+        return 0;
+    uint32_t half = 1u << (shift - 1), odd = v >> shift & 1;
+    return (v + half - 1 + odd) >> shift;
+}
+
+/* The same, ties away from zero. */
+static inline uint32_t oct_shift_ties_away(uint32_t v, int shift) {
+    if (shift > 25)
+        return 0;
+    return (v + (1u << (shift - 1))) >> shift;
+}
+
+#endif

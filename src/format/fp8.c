@@ -1,0 +1,22 @@
+/* The 8-bit element formats by dtype, as training uses them: saturating, HiF8 rounding TA. */
+#include <octet/format.h>
+
+uint8_t oct_fp8_encode(oct_dtype format, float x) {
+    if (format == OCT_E4M3)
+        return oct_e4m3_encode(x, OCT_SATURATE);
+    if (format == OCT_E5M2)
+        return oct_e5m2_encode(x, OCT_SATURATE);
+    return oct_hif8_encode(x, OCT_HIF8_TA, OCT_SATURATE);
+}
+
+float oct_fp8_decode(oct_dtype format, uint8_t code) {
+    if (format == OCT_E4M3)
+        return oct_e4m3_decode(code);
+    if (format == OCT_E5M2)
+        return oct_e5m2_decode(code);
+    return oct_hif8_decode(code);
+}
+
+float oct_fp8_max(oct_dtype format) {
+    return format == OCT_E4M3 ? 448 : format == OCT_E5M2 ? 57344 : 32768;
+}

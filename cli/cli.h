@@ -1,0 +1,11 @@
+/* The commands of the program. Each gets what follows its name, prints its results on standard
+ * output and returns its status with the message in *err; main prints that and sets the exit
+ * status. Parsing and printing only: all else is the library. */
+#ifndef OCT_CLI_CLI_H
+#define OCT_CLI_CLI_H
+
+#include <octet/status.h>
+
+oct_status cli_info(int argc, char **argv, oct_error *err);
+
+#endif

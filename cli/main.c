@@ -1,0 +1,69 @@
+/* octet: the program. Finds the command, runs it, turns its status into an exit status: 0 done, 1
+ * the run failed, 2 the input is wrong. Errors are one line on standard error. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/nearest.h"
+#include "cli.h"
+#include "terminal.h"
+
+typedef struct cli_command {
+    const char *name;
+    const char *summary;
+    oct_status (*run)(int argc, char **argv, oct_error *err);
+} cli_command;
+
+static const cli_command commands[] = {
+    {"info", "what this machine has and which kernels are used", cli_info},
+};
+enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
+
+static void print_help(void) {
+    printf("usage: octet COMMAND ...\n\n"
+           "Trains transformer language models in 8-bit floating point on CPUs.\n\ncommands:\n");
+    for (int i = 0; i < N_COMMANDS; i++)
+        printf("  %-12s %s\n", commands[i].name, commands[i].summary);
+    printf("\n`octet COMMAND --help` says more; `octet --version` prints the version.\n");
+}
+
+static oct_status fail_unknown(const char *name, oct_error *err) {
+    const char *names[N_COMMANDS];
+    for (int i = 0; i < N_COMMANDS; i++)
+        names[i] = commands[i].name;
+    const char *nearest = oct_nearest_name(name, names, N_COMMANDS);
+    if (nearest)
+        return oct_fail(err, OCT_INVALID, "%s: unknown command; did you mean '%s'?", name, nearest);
+    return oct_fail(err, OCT_INVALID,
+                    "%s: unknown command; expected one of those that octet --help "
+                    "lists",
+                    name);
+}
+
+static oct_status run(int argc, char **argv, oct_error *err) {
+    if (argc < 2)
+        return oct_fail(err, OCT_INVALID, "a command is missing; octet --help lists them");
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        print_help();
+        return OCT_OK;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("octet %s\n", OCT_VERSION);
+        return OCT_OK;
+    }
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return commands[i].run(argc - 2, argv + 2, err);
+    return fail_unknown(argv[1], err);
+}
+
+int main(int argc, char **argv) {
+    oct_error err = {0};
+    cli_terminal_init();
+    oct_status status = run(argc, argv, &err);
+    cli_progress_end();
+    if (fflush(stdout) != 0 && status == OCT_OK)
+        status = oct_fail(&err, OCT_FAILED, "standard output: the write failed");
+    if (status != OCT_OK)
+        fprintf(stderr, "octet: %s\n", err.message[0] ? err.message : "out of memory");
+    return oct_status_exit_code(status);
+}

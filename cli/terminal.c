@@ -1,0 +1,83 @@
+/* Log lines and the progress bar: see terminal.h. */
+#include "terminal.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+enum { BAR_WIDTH = 30 };
+
+static FILE *log_stream;
+static bool warnings_only;
+static bool bar_shown;
+static int64_t bar_drawn_at_ms = -1;
+
+static int64_t now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void sink(void *user, oct_log_level level, const char *line) {
+    (void)user;
+    struct timespec now;
+    struct tm local;
+    char stamp[32];
+    if (warnings_only && level == OCT_LOG_INFO)
+        return;
+    clock_gettime(CLOCK_REALTIME, &now);
+    localtime_r(&now.tv_sec, &local);
+    strftime(stamp, sizeof stamp, "%Y-%m-%d %H:%M:%S", &local);
+    cli_progress_end();
+    fprintf(log_stream, "[titan] %s,%03d - root - %s - %s\n", stamp, (int)(now.tv_nsec / 1000000),
+            level == OCT_LOG_WARNING ? "WARNING" : "INFO", line);
+    fflush(log_stream);
+}
+
+void cli_terminal_init(void) {
+    log_stream = stderr;
+    oct_log_set_sink(sink, NULL);
+}
+
+void cli_log_to_stdout(void) {
+    log_stream = stdout;
+}
+
+void cli_log_warnings_only(void) {
+    warnings_only = true;
+}
+
+bool cli_log_on_terminal(void) {
+    return isatty(fileno(log_stream)) == 1;
+}
+
+void cli_progress(void *user, const char *what, int64_t done, int64_t total) {
+    (void)user;
+    char bar[BAR_WIDTH + 1];
+    if (!isatty(STDERR_FILENO) || total < 1)
+        return;
+    int64_t now = now_ms();
+    if (done < total && bar_drawn_at_ms >= 0 && now - bar_drawn_at_ms < 100)
+        return;
+    double share = (double)done / (double)total;
+    int filled = (int)(share * BAR_WIDTH);
+    for (int i = 0; i < BAR_WIDTH; i++)
+        bar[i] = i < filled ? '=' : ' ';
+    bar[BAR_WIDTH] = '\0';
+    fprintf(stderr, "\r\033[K%s [%s] %d%%", what, bar, (int)(100 * share));
+    fflush(stderr);
+    bar_shown = true;
+    bar_drawn_at_ms = now;
+}
+
+void cli_progress_end(void) {
+    if (!bar_shown)
+        return;
+    fprintf(stderr, "\r\033[K");
+    fflush(stderr);
+    bar_shown = false;
+    bar_drawn_at_ms = -1;
+}

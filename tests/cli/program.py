@@ -1,0 +1,53 @@
+"""Runs the program as a user does. Tests get its path as the first argument: `python3 test_X.py OCTET`."""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+OCTET = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else None
+
+
+class Program(unittest.TestCase):
+    """A test case with a folder of its own, in which the program runs."""
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="octet-test-")
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
+
+    def write(self, name, text):
+        path = self.path(name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb" if isinstance(text, bytes) else "w") as file:
+            file.write(text)
+        return path
+
+    def run_octet(self, args, timeout=120, **kwargs):
+        return subprocess.run([OCTET] + [str(a) for a in args], cwd=self.folder, text=True,
+                              capture_output=True, timeout=timeout, **kwargs)
+
+    def accepted(self, args, **kwargs):
+        result = self.run_octet(args, **kwargs)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        return result
+
+    def refused(self, args, *words, status=2, **kwargs):
+        """Exactly one error line, on standard error, with all the words in it."""
+        result = self.run_octet(args, **kwargs)
+        self.assertEqual(result.returncode, status, result.stdout + result.stderr)
+        errors = [line for line in result.stderr.splitlines() if line.startswith("octet: ")]
+        others = [line for line in result.stderr.splitlines()
+                  if not line.startswith(("octet: ", "[titan] "))]
+        self.assertEqual(len(errors), 1, result.stderr)
+        self.assertEqual(others, [], result.stderr)
+        for word in words:
+            self.assertIn(word, errors[0])
+        return result
+
+
+def main():
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:])

@@ -15,6 +15,21 @@
 typedef struct oct_module oct_module;
 typedef struct oct_step oct_step;
 
+/* What a module is, whatever ops it has now: converters look for kinds. */
+typedef enum oct_module_kind {
+    OCT_MODULE_CONTAINER, /* holds children only */
+    OCT_MODULE_LINEAR,
+    OCT_MODULE_EMBEDDING,
+    OCT_MODULE_NORM,
+    OCT_MODULE_ATTENTION,
+    OCT_MODULE_FEED_FORWARD,
+    OCT_MODULE_BLOCK,
+    OCT_MODULE_MODEL
+} oct_module_kind;
+
+/* Whether a tree has master memory, or shapes alone (to plan models that no machine here holds). */
+typedef enum oct_params_mode { OCT_PARAMS_ALLOCATED, OCT_PARAMS_SHAPES_ONLY } oct_params_mode;
+
 /* How a parameter starts: torchtitan's initialisers. */
 typedef enum oct_init_kind {
     OCT_INIT_ZEROS,
@@ -53,12 +68,19 @@ typedef struct oct_module_ops {
     /* Whether forward keeps a pointer to x for backward: the caller then puts x on the saved stack.
      */
     bool keeps_input;
+    /* The same for a module that only passes x on: asks its children. NULL: keeps_input says it. */
+    bool (*passes_input)(const oct_module *m);
+    /* Backward shall read x here instead: the same values, computed again. NULL where x isn't kept.
+     */
+    void (*replace_input)(oct_module *m, const oct_tensor *x);
     void (*destroy)(oct_module *m); /* frees what the ops own, not `m` itself; NULL: nothing */
 } oct_module_ops;
 
 struct oct_module {
     const oct_module_ops *ops;
-    char *name; /* fully qualified, "" for the root */
+    oct_module_kind kind;        /* set before oct_module_init */
+    oct_params_mode params_mode; /* the root's choice; children inherit it */
+    char *name;                  /* fully qualified, "" for the root */
     oct_module *parent;
     oct_module **children;
     int64_t n_children;
@@ -72,7 +94,8 @@ struct oct_module {
  * failure the caller still owns it). */
 oct_status oct_module_init(oct_module *m, const oct_module_ops *ops, oct_module *parent,
                            const char *component);
-/* A parameter named "<module>.<component>", with master memory and no gradient yet. */
+/* A parameter named "<module>.<component>", with master memory (unless the tree has shapes only)
+ * and no gradient yet. */
 oct_status oct_module_add_param(oct_module *m, const char *component, int n_dims,
                                 const int64_t *shape, oct_init init, oct_param **out);
 void oct_module_destroy(oct_module *m); /* the whole tree; NULL is fine */
@@ -85,6 +108,8 @@ oct_module *oct_module_find(oct_module *root, const char *name); /* NULL when th
 
 /* All parameters of a tree in visiting order (oct_free the array). */
 oct_status oct_module_params(oct_module *root, oct_param ***params, int64_t *n_params);
+
+bool oct_module_keeps_input(const oct_module *m);
 
 static inline oct_status oct_forward(oct_module *m, oct_step *step, const oct_tensor *x,
                                      oct_tensor *y) {

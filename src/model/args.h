@@ -1,0 +1,68 @@
+/* The dimensions of a model: torchtitan's names, its flavors and ours.
+ *
+ * Invariant: oct_model_args_resolve has filled the derived fields and checked every relation; what
+ * it accepted can be multiplied without overflow (each size is at most 2^31 - 1). */
+#ifndef OCT_MODEL_ARGS_H
+#define OCT_MODEL_ARGS_H
+
+#include <octet/status.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum oct_model_family { OCT_MODEL_LLAMA3, OCT_MODEL_QWEN3 } oct_model_family;
+
+typedef enum oct_rope_scaling_kind {
+    OCT_ROPE_SCALING_NONE,
+    OCT_ROPE_SCALING_LLAMA3 /* low frequencies are stretched by a factor, with a smooth passage */
+} oct_rope_scaling_kind;
+
+typedef struct oct_model_args {
+    oct_model_family family;
+    char flavor[32];
+    int64_t vocab_size, dim, n_layers, n_heads;
+    int64_t n_kv_heads;        /* 0: as many as n_heads */
+    int64_t head_dim;          /* 0: dim / n_heads */
+    int64_t hidden_dim;        /* of the feed-forward layer; 0: from the next two, as llama3 does */
+    int64_t multiple_of;       /* hidden_dim is rounded up to a multiple of it */
+    double ffn_dim_multiplier; /* 0: none */
+    double norm_eps;
+    int64_t max_seq_len;
+    bool qk_norm;             /* RMSNorm over each head of q and k */
+    bool enable_weight_tying; /* the head's weight is the embedding table */
+    bool depth_init;          /* wo, w2, w3 start at 0.02 / sqrt(2 (layer + 1)); else layers + 1 is
+                                 n_layers */
+    double rope_theta;
+    oct_rope_scaling_kind rope_scaling;
+    double rope_scaling_factor, rope_low_freq_factor, rope_high_freq_factor;
+    int64_t rope_original_max_position_embeddings;
+} oct_model_args;
+
+/* `name`: llama3 | qwen3; `flavor`: one of theirs. An unknown one is OCT_INVALID with the nearest
+ * name and the list. The result is not resolved yet. */
+oct_status oct_model_args_flavor(const char *name, const char *flavor, oct_model_args *args,
+                                 oct_error *err);
+const char *oct_model_family_name(oct_model_family family); /* "llama3", "qwen3" */
+/* The flavors of a model name, NULL-terminated; NULL for an unknown name. */
+const char *const *oct_model_flavors(const char *name);
+
+/* A value that a user gives for one dimension. */
+typedef enum oct_arg_type { OCT_ARG_INT, OCT_ARG_DOUBLE, OCT_ARG_BOOL } oct_arg_type;
+typedef struct oct_arg {
+    oct_arg_type type;
+    int64_t i;
+    double d;
+    bool b;
+} oct_arg;
+
+/* Sets one field by its name above ("dim", "rope_theta", ...; `-` equals `_`; rope_scaling as a
+ * bool). An unknown key, a wrong type or a value that can't be is OCT_INVALID; the message starts
+ * with the key, so that the caller only puts the place before it. An int is taken where a double is
+ * expected. */
+oct_status oct_model_args_set(oct_model_args *args, const char *key, oct_arg value, oct_error *err);
+
+/* Fills what is derived (n_kv_heads, head_dim, hidden_dim) and checks what belongs together: heads
+ * that don't divide, an odd head_dim, ... Calling it again changes nothing. */
+oct_status oct_model_args_resolve(oct_model_args *args, oct_error *err);
+
+#endif

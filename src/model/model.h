@@ -1,0 +1,98 @@
+/* Language models as trees of modules with torchtitan's names:
+ *
+ *   tok_embeddings, layers.N.{attention_norm, attention.{wq,wk,wv,wo[,q_norm,k_norm]}, ffn_norm,
+ *   feed_forward.{w1,w2,w3}}, norm, output
+ *
+ * Letters: B sequences, S tokens a sequence, T = B S rows, D dim, V vocabulary.
+ *
+ * A model owns its modules and parameters. It isn't thread-safe: one thread drives a step, kernels
+ * bring their own threads. Results are the same bits for any number of threads. */
+#ifndef OCT_MODEL_MODEL_H
+#define OCT_MODEL_MODEL_H
+
+#include <octet/status.h>
+
+#include "model/args.h"
+#include "nn/attention.h"
+#include "nn/module.h"
+#include "nn/step.h"
+
+typedef struct oct_model oct_model;
+
+/* OCT_PARAMS_SHAPES_ONLY builds the tree without parameter memory (value NULL), for plans.
+ * With OCT_PARAMS_ALLOCATED the masters hold nothing yet: call oct_model_init, or fill them and
+ * call oct_model_changed. `args` is copied and resolved; OCT_INVALID as oct_model_args_resolve
+ * says. */
+oct_status oct_model_create(const oct_model_args *args, oct_params_mode mode, oct_model **out,
+                            oct_error *err);
+void oct_model_destroy(oct_model *model); /* NULL is fine */
+
+const oct_model_args *oct_model_get_args(const oct_model *model); /* resolved */
+oct_module *oct_model_root(oct_model *model);                     /* for converters and visitors */
+
+/* Every parameter once (a tied head has none of its own), in visiting order. The array belongs to
+ * the model. */
+oct_param *const *oct_model_params(const oct_model *model, int64_t *n_params);
+oct_param *oct_model_find_param(const oct_model *model, const char *name); /* NULL: none */
+int64_t oct_model_n_parameters(const oct_model *model);                    /* elements, tied once */
+/* torchtitan's formula, forward and backward: 6 (N - N_embedding) + 12 n_layers n_heads head_dim S;
+ * a tied table counts, since it is the head. */
+double oct_model_flops_per_token(const oct_model *model, int64_t seq_len);
+
+/* Draws every parameter as torchtitan does, each element from (seed, parameter name, element), and
+ * grows the versions. */
+void oct_model_init(oct_model *model, uint64_t seed);
+/* Elements first .. first+n-1 of one parameter: what oct_model_init writes there. For shards. */
+void oct_param_draw(const oct_param *param, uint64_t seed, int64_t first, int64_t n, float *out);
+
+/* Allocates zeroed gradients for all parameters that are not frozen. */
+oct_status oct_model_enable_training(oct_model *model);
+void oct_model_zero_gradients(oct_model *model);
+/* The optimizer calls this after it changed the masters: all versions grow. */
+void oct_model_changed(oct_model *model);
+
+/* Activation checkpointing: what a layer's backward computes again instead of keeping. Gradients
+ * are the same bits in every mode (weights and inputs are the same). */
+typedef enum oct_recompute {
+    OCT_RECOMPUTE_NONE,
+    OCT_RECOMPUTE_OP, /* cheap operators only: norms and SwiGLU */
+    OCT_RECOMPUTE_FULL
+} oct_recompute;
+void oct_model_set_recompute(oct_model *model, oct_recompute mode); /* all layers */
+/* torchtitan's selective option n: every n-th layer in full (layers n-1, 2n-1, ...), n >= 1. */
+void oct_model_set_recompute_every(oct_model *model, int64_t n);
+void oct_model_set_layer_recompute(oct_model *model, int64_t layer, oct_recompute mode);
+
+/* A step comes from oct_step_create(weights, activation dtype, &step); B, S and position are set by
+ * these functions. Tokens are (B,S) ids, each in 0 .. V-1 (checked: OCT_INVALID). */
+
+/* Training: the summed cross-entropy of the targets that are >= 0 (a negative one is ignored) and
+ * their number, and `grad_scale` times its gradient, added to the parameters' gradients. The head
+ * runs over slices of rows, so that logits of the whole batch never exist. For a mean over n valid
+ * tokens pass grad_scale = 1 / n. `*loss_sum` may come out as non-finite: that's for the caller. */
+oct_status oct_model_train(oct_model *model, oct_step *step, int64_t B, int64_t S,
+                           const int32_t *tokens, const int32_t *targets, float grad_scale,
+                           double *loss_sum, int64_t *n_valid);
+
+/* The same sum and count without gradients; nothing is kept. */
+oct_status oct_model_evaluate(oct_model *model, oct_step *step, int64_t B, int64_t S,
+                              const int32_t *tokens, const int32_t *targets, double *loss_sum,
+                              int64_t *n_valid);
+
+/* Generation: feeds S new tokens of each of the B sequences of the cache, at its current length,
+ * and gives the logits of each sequence's last token: (B,V) fp32, the caller's memory. The cache
+ * grows by S; more than it holds is OCT_INVALID. */
+oct_status oct_model_generate(oct_model *model, oct_step *step, oct_kv_cache *cache, int64_t S,
+                              const int32_t *tokens, float *logits);
+/* An empty cache for B sequences of up to max_len tokens. `oct_kv_cache_destroy` frees it. */
+oct_status oct_model_create_cache(const oct_model *model, oct_dtype activation, int64_t B,
+                                  int64_t max_len, oct_kv_cache **out);
+
+/* The plain pair, for tests and tools: logits (B*S,V) fp32 in the caller's memory, and from their
+ * gradient (same shape) the parameters' gradients. Forward saves only if `save` says so; a backward
+ * belongs to the last saving forward. */
+oct_status oct_model_forward(oct_model *model, oct_step *step, int64_t B, int64_t S,
+                             const int32_t *tokens, oct_save save, oct_tensor *logits);
+oct_status oct_model_backward(oct_model *model, oct_step *step, const oct_tensor *dlogits);
+
+#endif

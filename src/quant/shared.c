@@ -1,0 +1,82 @@
+/* Quantizations that siblings share: see shared.h. */
+#include "quant/shared.h"
+
+#include "base/alloc.h"
+
+typedef struct entry {
+    uint64_t id;
+    oct_role role;
+    oct_dtype format;
+    oct_granularity granularity;
+    float target;
+    oct_scale_mode mode;
+    oct_quantized quantized;
+} entry;
+
+struct oct_shared {
+    entry *entries;
+    size_t n, capacity;
+};
+
+oct_status oct_shared_create(oct_shared **out) {
+    *out = oct_calloc_array(1, sizeof(oct_shared));
+    return *out ? OCT_OK : OCT_NO_MEMORY;
+}
+
+void oct_shared_destroy(oct_shared *shared) {
+    if (!shared)
+        return;
+    oct_free(shared->entries);
+    oct_free(shared);
+}
+
+static bool serves(const entry *e, const oct_tensor *x, const oct_recipe *recipe, oct_role role,
+                   oct_along which) {
+    if (e->id != x->id || e->role != role || e->granularity != recipe->granularity)
+        return false;
+    if (e->format != recipe->format[role] || e->target != recipe->target[role] ||
+        e->mode != recipe->scale_mode)
+        return false;
+    return (!(which & OCT_ALONG_0) || e->quantized.along[0].codes) &&
+           (!(which & OCT_ALONG_1) || e->quantized.along[1].codes);
+}
+
+static oct_status append(oct_shared *shared, entry e) {
+    if (shared->n == shared->capacity) {
+        size_t capacity = shared->capacity ? 2 * shared->capacity : 16;
+        entry *grown = oct_realloc_array(shared->entries, capacity, sizeof(entry));
+        if (!grown)
+            return OCT_NO_MEMORY;
+        shared->entries = grown;
+        shared->capacity = capacity;
+    }
+    shared->entries[shared->n++] = e;
+    return OCT_OK;
+}
+
+oct_status oct_shared_quantize(oct_shared *shared, const oct_tensor *x, const oct_recipe *recipe,
+                               oct_role role, oct_along which, oct_arena *const arenas[2],
+                               oct_quantized *out) {
+    for (size_t i = 0; i < shared->n && x->id; i++) {
+        if (serves(&shared->entries[i], x, recipe, role, which)) {
+            *out = shared->entries[i].quantized;
+            return OCT_OK;
+        }
+    }
+    int64_t cols = oct_tensor_cols(x);
+    oct_matrix_view view = {x->data, x->dtype, oct_tensor_rows(x), cols, cols};
+    oct_status status = oct_quantize(&view, recipe, role, which, arenas, -1.0f, NULL, out);
+    if (status || !x->id)
+        return status;
+    return append(shared, (entry){x->id, role, recipe->format[role], recipe->granularity,
+                                  recipe->target[role], recipe->scale_mode, *out});
+}
+
+size_t oct_shared_count(const oct_shared *shared) {
+    return shared->n;
+}
+
+void oct_shared_truncate(oct_shared *shared, size_t n) {
+    if (n < shared->n)
+        shared->n = n;
+}

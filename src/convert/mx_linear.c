@@ -1,0 +1,117 @@
+/* MXLinear: see mx_linear.h. */
+#include "convert/mx_linear.h"
+
+#include "nn/linear.h"
+#include "nn/step.h"
+#include "op/matmul.h"
+
+/* What forward leaves for backward. */
+typedef struct saved {
+    oct_quantized x; /* along[0]: Q_T(x) */
+} saved;
+
+static oct_status run(oct_step *step, const oct_recipe *recipe, const oct_gemm_problem *problem) {
+    oct_arena_mark mark = oct_arena_get_mark(step->scratch);
+    void *workspace = oct_arena_alloc(step->scratch, oct_gemm_workspace(problem, 1, recipe->gemm));
+    if (!workspace)
+        return OCT_NO_MEMORY;
+    oct_gemm(problem, 1, recipe->gemm, workspace);
+    oct_arena_release(step->scratch, mark);
+    return OCT_OK;
+}
+
+static oct_status forward(oct_module *m, oct_step *step, const oct_tensor *x, oct_tensor *y) {
+    oct_linear *linear = oct_linear_from(m);
+    const oct_recipe *recipe = linear->recipe;
+    bool saving = step->save == OCT_SAVE_FOR_BACKWARD;
+    oct_along which = saving ? OCT_ALONG_BOTH : OCT_ALONG_1;
+    /* The copy along T is for backward; the one along K lives until the parent leaves, for the
+     * siblings. */
+    oct_arena *const arenas[2] = {saving ? step->saved : step->scratch, step->scratch};
+    oct_quantized xq, wq;
+    oct_status status =
+        oct_shared_quantize(step->shared, x, recipe, OCT_ROLE_INPUT, which, arenas, &xq);
+    if (!status)
+        status = oct_weights_quantized(step->weights, linear->weight, 0, recipe, which, &wq);
+    if (status)
+        return status;
+    const oct_gemm_problem problem = {.M = oct_tensor_rows(x),
+                                      .N = linear->out_features,
+                                      .K = linear->in_features,
+                                      .a = oct_quantized_operand(&xq, 1),
+                                      .b = oct_quantized_operand(&wq, 1),
+                                      .c = y->data,
+                                      .c_dtype = y->dtype,
+                                      .ld_c = linear->out_features,
+                                      .bias = linear->bias ? linear->bias->value : NULL};
+    status = run(step, recipe, &problem);
+    if (status || !saving)
+        return status;
+    saved *s = oct_arena_alloc(step->saved, sizeof *s);
+    if (!s)
+        return OCT_NO_MEMORY;
+    s->x = xq;
+    m->saved = s;
+    return OCT_OK;
+}
+
+static oct_status input_gradient(oct_linear *linear, oct_step *step, const oct_quantized *dyq,
+                                 oct_tensor *dx, oct_accumulate accumulate) {
+    oct_quantized wq;
+    oct_status status =
+        oct_weights_quantized(step->weights, linear->weight, 0, linear->recipe, OCT_ALONG_0, &wq);
+    if (status)
+        return status;
+    const oct_gemm_problem problem = {.M = oct_tensor_rows(dx),
+                                      .N = linear->in_features,
+                                      .K = linear->out_features,
+                                      .a = oct_quantized_operand(dyq, 1),
+                                      .b = oct_quantized_operand(&wq, 0),
+                                      .c = dx->data,
+                                      .c_dtype = dx->dtype,
+                                      .ld_c = linear->in_features,
+                                      .accumulate = accumulate};
+    return run(step, linear->recipe, &problem);
+}
+
+static oct_status weight_gradient(oct_linear *linear, oct_step *step, const oct_quantized *dyq,
+                                  int64_t T) {
+    const saved *s = linear->base.saved;
+    const oct_gemm_problem problem = {.M = linear->out_features,
+                                      .N = linear->in_features,
+                                      .K = T,
+                                      .a = oct_quantized_operand(dyq, 0),
+                                      .b = oct_quantized_operand(&s->x, 0),
+                                      .c = linear->weight->grad,
+                                      .c_dtype = OCT_F32,
+                                      .ld_c = linear->in_features,
+                                      .accumulate = OCT_ADD_TO_OUTPUT};
+    return run(step, linear->recipe, &problem);
+}
+
+static oct_status backward(oct_module *m, oct_step *step, const oct_tensor *dy, oct_tensor *dx,
+                           oct_accumulate accumulate) {
+    oct_linear *linear = oct_linear_from(m);
+    bool train_weight = linear->weight->grad != NULL;
+    if (!dx && !train_weight)
+        return OCT_OK;
+    oct_along which = dx && train_weight ? OCT_ALONG_BOTH : dx ? OCT_ALONG_1 : OCT_ALONG_0;
+    oct_arena *const arenas[2] = {step->scratch, step->scratch};
+    oct_arena_mark mark = oct_arena_get_mark(step->scratch);
+    oct_matrix_view view = {dy->data, dy->dtype, oct_tensor_rows(dy), linear->out_features,
+                            linear->out_features};
+    oct_quantized dyq;
+    oct_status status =
+        oct_quantize(&view, linear->recipe, OCT_ROLE_GRAD, which, arenas, -1.0f, NULL, &dyq);
+    if (!status && train_weight)
+        status = weight_gradient(linear, step, &dyq, view.rows);
+    if (!status && dx)
+        status = input_gradient(linear, step, &dyq, dx, accumulate);
+    if (!status && linear->bias && linear->bias->grad)
+        status = oct_matmul_bias_gradient(dy, linear->bias->grad, step->scratch);
+    oct_arena_release(step->scratch, mark);
+    return status;
+}
+
+const oct_module_ops oct_mx_linear_ops = {
+    .type_name = "MXLinear", .forward = forward, .backward = backward, .keeps_input = false};

@@ -1,0 +1,25 @@
+/* Name patterns of the two job forms. */
+#ifndef OCT_CONVERT_PATTERN_H
+#define OCT_CONVERT_PATTERN_H
+
+#include <octet/status.h>
+#include <stdbool.h>
+
+#include "convert/plan.h"
+
+/* Checks the syntax of a glob: braces hold `*` or an integer range a-b with a <= b. */
+oct_status oct_glob_check(const char *pattern, oct_error *err);
+
+/* Whether `pattern` matches the whole of `text`: `*` any characters, dots too; `?` one; `{*}` one
+ * integer; `{a-b}` an integer of that range; all else itself. */
+bool oct_glob_matches(const char *pattern, const char *text);
+
+/* Whether the pattern selects the module `name`. Substring: the name contains it. Glob: it matches
+ * the name or that of a module above it; one without a dot or wildcard matches a whole last
+ * component of either. */
+bool oct_pattern_selects(oct_pattern_kind kind, const char *pattern, const char *name);
+
+/* The first pattern of the list that selects `name`, or -1. */
+int64_t oct_pattern_list_find(const oct_pattern_list *list, const char *name);
+
+#endif

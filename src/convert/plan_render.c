@@ -1,0 +1,116 @@
+/* A plan as a table for people and as JSON: see plan.h. */
+#include "convert/plan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void shape_text(const oct_plan_row *row, char *text, size_t size) {
+    size_t n = 0;
+    for (int i = 0; i < row->n_dims; i++)
+        n += (size_t)snprintf(text + n, size - n, "%s%lld", i ? "x" : "", (long long)row->shape[i]);
+}
+
+static const char *type_name(const oct_plan_row *row) {
+    if (row->is_experts)
+        return row->recipe ? "MXGroupedExperts" : row->grouped ? "GroupedExperts" : "Experts";
+    return row->recipe ? "MXLinear" : "Linear";
+}
+
+typedef struct totals {
+    int64_t n_linears, n_linears_converted, n_experts, n_experts_converted;
+    int64_t bytes_dense, bytes_planned;
+} totals;
+
+static totals sum(const oct_plan *plan) {
+    totals t = {0};
+    for (int64_t i = 0; i < plan->n_rows; i++) {
+        const oct_plan_row *row = &plan->rows[i];
+        *(row->is_experts ? &t.n_experts : &t.n_linears) += 1;
+        *(row->is_experts ? &t.n_experts_converted : &t.n_linears_converted) += row->recipe != NULL;
+        t.bytes_dense += row->bytes_dense;
+        t.bytes_planned += row->recipe ? row->bytes_quantized : row->bytes_dense;
+    }
+    return t;
+}
+
+void oct_plan_render(const oct_plan *plan, oct_strbuf *text) {
+    int width = 8;
+    for (int64_t i = 0; i < plan->n_rows; i++) {
+        int n = (int)strlen(plan->rows[i].name);
+        width = n > width ? n : width;
+    }
+    oct_strbuf_printf(text, "%-*s  %-12s  %-16s  %-16s  %s\n", width, "module", "shape", "type",
+                      "recipe", "why");
+    for (int64_t i = 0; i < plan->n_rows; i++) {
+        const oct_plan_row *row = &plan->rows[i];
+        char shape[80];
+        shape_text(row, shape, sizeof shape);
+        oct_strbuf_printf(text, "%-*s  %-12s  %-16s  %-16s  %s\n", width, row->name, shape,
+                          type_name(row), row->recipe ? row->recipe->name : "kept", row->reason);
+    }
+    totals t = sum(plan);
+    oct_strbuf_printf(text, "\n%lld of %lld linears converted", (long long)t.n_linears_converted,
+                      (long long)t.n_linears);
+    if (t.n_experts)
+        oct_strbuf_printf(text, ", %lld of %lld expert modules converted",
+                          (long long)t.n_experts_converted, (long long)t.n_experts);
+    oct_strbuf_printf(
+        text,
+        "\nweights of these modules: %.2f MiB in bf16, %.2f MiB as planned (codes and scales for "
+        "forward and backward; the fp32 masters come on top)\n",
+        (double)t.bytes_dense / 0x1p20, (double)t.bytes_planned / 0x1p20);
+    for (int64_t i = 0; i < plan->n_warnings; i++)
+        oct_strbuf_printf(text, "warning: %s\n", plan->warnings[i]);
+}
+
+static void json_string(oct_strbuf *text, const char *s) {
+    oct_strbuf_puts(text, "\"");
+    for (; *s; s++) {
+        unsigned char c = (unsigned char)*s;
+        if (c == '"' || c == '\\')
+            oct_strbuf_printf(text, "\\%c", c);
+        else if (c < 0x20)
+            oct_strbuf_printf(text, "\\u%04x", c);
+        else
+            oct_strbuf_append(text, s, 1);
+    }
+    oct_strbuf_puts(text, "\"");
+}
+
+static void json_row(oct_strbuf *text, const oct_plan_row *row) {
+    oct_strbuf_puts(text, "    {\"name\": ");
+    json_string(text, row->name);
+    oct_strbuf_puts(text, ", \"shape\": [");
+    for (int i = 0; i < row->n_dims; i++)
+        oct_strbuf_printf(text, "%s%lld", i ? ", " : "", (long long)row->shape[i]);
+    oct_strbuf_printf(text, "], \"type\": \"%s\", \"converted\": %s, \"recipe\": ", type_name(row),
+                      row->recipe ? "true" : "false");
+    if (row->recipe)
+        json_string(text, row->recipe->name);
+    else
+        oct_strbuf_puts(text, "null");
+    oct_strbuf_puts(text, ", \"why\": ");
+    json_string(text, row->reason);
+    oct_strbuf_printf(text, ", \"bytes_bf16\": %lld, \"bytes_quantized\": %lld}",
+                      (long long)row->bytes_dense, (long long)row->bytes_quantized);
+}
+
+void oct_plan_render_json(const oct_plan *plan, oct_strbuf *text) {
+    totals t = sum(plan);
+    oct_strbuf_puts(text, "{\n  \"modules\": [\n");
+    for (int64_t i = 0; i < plan->n_rows; i++) {
+        json_row(text, &plan->rows[i]);
+        oct_strbuf_puts(text, i + 1 < plan->n_rows ? ",\n" : "\n");
+    }
+    oct_strbuf_puts(text, "  ],\n  \"warnings\": [");
+    for (int64_t i = 0; i < plan->n_warnings; i++) {
+        oct_strbuf_puts(text, i ? ", " : "");
+        json_string(text, plan->warnings[i]);
+    }
+    oct_strbuf_printf(
+        text,
+        "],\n  \"linears\": %lld,\n  \"linears_converted\": %lld,\n  \"experts\": %lld,\n"
+        "  \"experts_converted\": %lld,\n  \"bytes_bf16\": %lld,\n  \"bytes_planned\": %lld\n}\n",
+        (long long)t.n_linears, (long long)t.n_linears_converted, (long long)t.n_experts,
+        (long long)t.n_experts_converted, (long long)t.bytes_dense, (long long)t.bytes_planned);
+}

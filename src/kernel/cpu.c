@@ -1,0 +1,131 @@
+/* CPU features: see cpu.h. A feature counts only when the operating system saves its registers
+ * (XCR0), else the first context switch would lose them. */
+#include "kernel/cpu.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#include "base/nearest.h"
+
+static const char *const level_names[OCT_N_CPU_LEVELS] = {
+    [OCT_CPU_REF] = "ref", [OCT_CPU_AVX2] = "avx2", [OCT_CPU_AVX512] = "avx512"};
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+typedef struct cpuid_leaf {
+    uint32_t eax, ebx, ecx, edx;
+} cpuid_leaf;
+
+enum {
+    XCR0_AVX = 0x6,     /* XMM, YMM */
+    XCR0_AVX512 = 0xe6, /* and opmask, the upper halves, ZMM 16-31 */
+    XCR0_TILES = 0x60000,
+    REQUEST_TILE_PERMISSION = 0x1023, /* ARCH_REQ_XCOMP_PERM */
+    TILE_DATA = 18                    /* XFEATURE_XTILEDATA */
+};
+
+static cpuid_leaf cpuid(uint32_t leaf, uint32_t subleaf) {
+    cpuid_leaf r = {0};
+    __get_cpuid_count(leaf, subleaf, &r.eax, &r.ebx, &r.ecx, &r.edx);
+    return r;
+}
+
+static bool bit(uint32_t word, int n) {
+    return word >> n & 1;
+}
+
+/* The state components that the operating system saves; needs CPUID.1:ECX.OSXSAVE. */
+static uint64_t read_xcr0(void) {
+    uint32_t low, high;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (uint64_t)high << 32 | low;
+}
+
+oct_cpu_features oct_cpu_detect(void) {
+    oct_cpu_features f = {.level = OCT_CPU_REF};
+    cpuid_leaf one = cpuid(1, 0), seven = cpuid(7, 0);
+    bool os_saves = bit(one.ecx, 27);
+    uint64_t xcr0 = os_saves ? read_xcr0() : 0;
+
+    bool fma = bit(one.ecx, 12), f16c = bit(one.ecx, 29), avx2 = bit(seven.ebx, 5);
+    if (!fma || !f16c || !avx2 || (xcr0 & XCR0_AVX) != XCR0_AVX)
+        return f;
+    f.level = OCT_CPU_AVX2;
+
+    bool foundation = bit(seven.ebx, 16), dq = bit(seven.ebx, 17);
+    bool bw = bit(seven.ebx, 30), vl = bit(seven.ebx, 31);
+    if (!foundation || !dq || !bw || !vl || (xcr0 & XCR0_AVX512) != XCR0_AVX512)
+        return f;
+    f.level = OCT_CPU_AVX512;
+    f.avx512_vbmi = bit(seven.ecx, 1);
+    f.avx512_vnni = bit(seven.ecx, 11);
+
+    bool amx = bit(seven.edx, 22) && bit(seven.edx, 24) && (xcr0 & XCR0_TILES) == XCR0_TILES;
+    f.amx_bf16 = amx && syscall(SYS_arch_prctl, REQUEST_TILE_PERMISSION, TILE_DATA) == 0;
+    return f;
+}
+
+static char model_name[49] = "unknown x86-64 CPU";
+
+static void read_model_name(void) {
+    if (cpuid(0x80000000, 0).eax < 0x80000004)
+        return;
+    char brand[49] = {0};
+    for (uint32_t i = 0; i < 3; i++) {
+        cpuid_leaf part = cpuid(0x80000002 + i, 0);
+        memcpy(brand + 16 * i, &part, 16);
+    }
+    const char *start = brand + strspn(brand, " ");
+    if (*start)
+        memcpy(model_name, start, strlen(start) + 1);
+}
+
+const char *oct_cpu_model_name(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, read_model_name);
+    return model_name;
+}
+
+#else
+
+oct_cpu_features oct_cpu_detect(void) {
+    return (oct_cpu_features){.level = OCT_CPU_REF};
+}
+
+const char *oct_cpu_model_name(void) {
+    return "unknown CPU";
+}
+
+#endif
+
+const char *oct_cpu_level_name(oct_cpu_level level) {
+    return level_names[level];
+}
+
+oct_status oct_cpu_cap(oct_cpu_features *features, const char *cap, oct_error *err) {
+    if (cap == NULL || cap[0] == '\0')
+        return OCT_OK;
+    oct_cpu_level level = OCT_CPU_REF;
+    while (level < OCT_N_CPU_LEVELS && strcmp(cap, level_names[level]) != 0)
+        level++;
+    if (level == OCT_N_CPU_LEVELS) {
+        const char *near = oct_nearest_name(cap, level_names, OCT_N_CPU_LEVELS);
+        return oct_fail(err, OCT_INVALID,
+                        "OCTET_CPU: unknown kernel set; expected ref, avx2 or avx512; got \"%.40s\""
+                        "%s%s%s",
+                        cap, near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
+    }
+    if (level > features->level)
+        return oct_fail(err, OCT_INVALID,
+                        "OCTET_CPU: this CPU (%s) lacks what the set needs; expected at most %s; "
+                        "got %s",
+                        oct_cpu_model_name(), level_names[features->level], cap);
+    features->level = level;
+    if (level < OCT_CPU_AVX512)
+        features->avx512_vnni = features->avx512_vbmi = features->amx_bf16 = false;
+    return OCT_OK;
+}

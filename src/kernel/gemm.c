@@ -1,0 +1,492 @@
+/* The driver of matrix products: cuts problems into jobs that fit the workspace, packs, multiplies.
+ * See gemm.h for what is computed and gemm_kernels.h for the anatomy.
+ *
+ * Invariant: the cuts depend on the problem and the kernel set only, never on threads or on the
+ * other problems of a call; an element's accumulation order is that of its steps of K. */
+#include "kernel/gemm.h"
+
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/thread.h"
+#include "kernel/gemm_kernels.h"
+#include "kernel/select.h"
+
+enum {
+    MAX_JOBS = 64,       /* a round's plan lives on the stack */
+    MAX_STEPS = 8,       /* of K in one job: bounds the packed bytes of a long K */
+    PANELS_PER_TASK = 8, /* of packing */
+    MIN_TILES = 8,       /* a job is cut finer than MC x NC to have this many, if they are large */
+    ALIGNMENT = 64
+};
+static const size_t A_BUDGET = (size_t)8 << 20, B_BUDGET = (size_t)32 << 20; /* packed bytes */
+static const double SERIAL_WORK = 1 << 19; /* multiply-adds that aren't worth waking threads */
+static const double TILE_WORK = 1 << 21;   /* a tile with less isn't cut further */
+
+/* One operand's share of a job: rows first .. first+n-1 packed in panels, step by step. */
+typedef struct side {
+    int64_t first, n, n_panels;
+    size_t stride; /* bytes from a panel to the next */
+    size_t offset; /* of the first in its part of the workspace */
+    int64_t tile;  /* rows of a tile: a multiple of the panel's */
+    int64_t n_tiles;
+    int64_t n_groups; /* of panels to pack; 0: the round before left them in place */
+} side;
+
+/* A block of one problem, with all or a part of its K. */
+typedef struct job {
+    const oct_gemm_problem *problem;
+    const oct_gemm_kernels *kernels;
+    side a, b;
+    int64_t k, n_k, n_steps;
+    int64_t first_pack, first_tile; /* task numbers within the round */
+} job;
+
+/* Jobs that are packed together, then multiplied together. */
+typedef struct gemm_round {
+    job jobs[MAX_JOBS];
+    int64_t n_jobs, n_packs, n_tiles;
+    double work;
+    size_t a_bytes, b_bytes;
+} gemm_round;
+
+/* Where the next round begins: a problem and, if it is cut, the block of it. */
+typedef struct cursor {
+    int64_t problem, m, n, k;
+} cursor;
+
+typedef struct layout {
+    size_t a_bytes, b_bytes, acc_bytes, scratch_bytes /* per thread */;
+} layout;
+
+typedef struct gemm_plan {
+    const oct_gemm_problem *problems;
+    int64_t n_problems;
+    oct_gemm_mode mode;
+} gemm_plan;
+
+/* The largest block that one job takes of a problem. */
+typedef struct extent {
+    int64_t m, n, k;
+} extent;
+
+typedef struct gemm_run {
+    const gemm_round *round;
+    unsigned char *a, *b, *scratch;
+    float *acc;
+    size_t scratch_bytes;
+} gemm_run;
+
+static size_t align_up(size_t n) {
+    return (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+static size_t max_size(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+static bool is_8bit(const oct_operand *x) {
+    return x->dtype == OCT_E4M3 || x->dtype == OCT_E5M2 || x->dtype == OCT_HIF8;
+}
+
+static const oct_gemm_kernels *kernels_for(const oct_gemm_problem *p, oct_gemm_mode mode) {
+    const oct_kernels *table = oct_kernels_current();
+    bool aligned =
+        mode != OCT_GEMM_EXACT && table->gemm_aligned && is_8bit(&p->a) && is_8bit(&p->b);
+    return aligned ? table->gemm_aligned : table->gemm;
+}
+
+/* Whether C itself can hold the accumulators: an fp32 sum that nothing else is added to. */
+static bool accumulates_in_place(const oct_gemm_problem *p) {
+    return p->c_dtype == OCT_F32 && p->accumulate == OCT_OVERWRITE && p->K > 0;
+}
+
+static bool is_cut(const oct_gemm_problem *p, const extent *e) {
+    return e->m < p->M || e->n < p->N || e->k < p->K;
+}
+
+static size_t a_stride(const oct_gemm_kernels *kernels, int64_t n_k) {
+    int64_t kc = oct_min_i64(n_k, kernels->k_step);
+    return align_up((size_t)kc * kernels->a_bytes_per_k + kernels->a_bytes_fixed);
+}
+
+static size_t b_stride(const oct_gemm_kernels *kernels, int64_t n_k) {
+    int64_t kc = oct_min_i64(n_k, kernels->k_step);
+    return align_up((size_t)kc * kernels->b_bytes_per_k + kernels->b_bytes_fixed);
+}
+
+/* Rows whose panels fit the budget, at least one panel. */
+static int64_t rows_within(size_t budget, size_t panel_bytes, int64_t panel_rows, int64_t rows) {
+    int64_t n_panels = panel_bytes ? (int64_t)(budget / panel_bytes) : rows;
+    int64_t fit = oct_max_i64(n_panels, 1);
+    return fit >= oct_ceil_div(rows, panel_rows) ? rows : fit * panel_rows;
+}
+
+static extent job_extent(const oct_gemm_problem *p, const oct_gemm_kernels *kernels) {
+    int64_t k = oct_min_i64(p->K, MAX_STEPS * kernels->k_step);
+    size_t n_steps = (size_t)oct_ceil_div(k, kernels->k_step);
+    return (extent){
+        .m = rows_within(A_BUDGET, n_steps * a_stride(kernels, k), kernels->MR, p->M),
+        .n = rows_within(B_BUDGET, n_steps * b_stride(kernels, k), kernels->NR, p->N),
+        .k = k,
+    };
+}
+
+static side make_side(int64_t first, int64_t n, int64_t panel_rows, size_t stride,
+                      int64_t max_tile) {
+    side s = {.first = first, .n = n, .stride = stride};
+    s.n_panels = oct_ceil_div(n, panel_rows);
+    s.n_groups = oct_ceil_div(s.n_panels, PANELS_PER_TASK);
+    int64_t n_tiles = oct_ceil_div(s.n_panels * panel_rows, max_tile);
+    s.tile = oct_ceil_div(s.n_panels, n_tiles) * panel_rows; /* even tiles */
+    s.n_tiles = oct_ceil_div(n, s.tile);
+    return s;
+}
+
+static void halve_tiles(side *s, int64_t panel_rows) {
+    s->tile = oct_ceil_div(s->tile / panel_rows, 2) * panel_rows;
+    s->n_tiles = oct_ceil_div(s->n, s->tile);
+}
+
+/* Few large tiles would leave threads idle. */
+static void refine_tiles(job *j) {
+    const oct_gemm_kernels *kernels = j->kernels;
+    for (;;) {
+        int64_t a_panels = j->a.tile / kernels->MR, b_panels = j->b.tile / kernels->NR;
+        double work = (double)j->a.tile * (double)j->b.tile * (double)j->n_k;
+        if (j->a.n_tiles * j->b.n_tiles >= MIN_TILES || work < TILE_WORK)
+            return;
+        if (b_panels >= a_panels && b_panels > 1)
+            halve_tiles(&j->b, kernels->NR);
+        else if (a_panels > 1)
+            halve_tiles(&j->a, kernels->MR);
+        else
+            return;
+    }
+}
+
+static job make_job(const oct_gemm_problem *p, const oct_gemm_kernels *kernels, const cursor *at,
+                    const extent *e) {
+    job j = {.problem = p, .kernels = kernels, .k = at->k, .n_k = oct_min_i64(e->k, p->K - at->k)};
+    j.n_steps = oct_ceil_div(j.n_k, kernels->k_step);
+    j.a = make_side(at->m, oct_min_i64(e->m, p->M - at->m), kernels->MR, a_stride(kernels, j.n_k),
+                    kernels->MC);
+    j.b = make_side(at->n, oct_min_i64(e->n, p->N - at->n), kernels->NR, b_stride(kernels, j.n_k),
+                    kernels->NC);
+    refine_tiles(&j);
+    return j;
+}
+
+static size_t packed_bytes(const side *s, int64_t n_steps) {
+    return (size_t)(n_steps * s->n_panels) * s->stride;
+}
+
+static void clear_round(gemm_round *r) {
+    r->n_jobs = r->n_packs = r->n_tiles = 0;
+    r->work = 0;
+    r->a_bytes = r->b_bytes = 0;
+}
+
+static void add_job(gemm_round *r, job j) {
+    j.a.offset = r->a_bytes;
+    j.b.offset = r->b_bytes;
+    j.first_pack = r->n_packs;
+    j.first_tile = r->n_tiles;
+    r->a_bytes += packed_bytes(&j.a, j.n_steps);
+    r->b_bytes += packed_bytes(&j.b, j.n_steps);
+    r->n_packs += j.n_steps * (j.a.n_groups + j.b.n_groups);
+    r->n_tiles += j.a.n_tiles * j.b.n_tiles;
+    r->work += (double)j.a.n * (double)j.b.n * (double)(j.n_k + 1);
+    r->jobs[r->n_jobs++] = j;
+}
+
+/* To the next block of a problem that is cut: K innermost (its accumulators wait), then M, then N.
+ */
+static void advance_within(cursor *at, const oct_gemm_problem *p, const extent *e) {
+    at->k += e->k;
+    if (at->k < p->K)
+        return;
+    at->k = 0;
+    at->m += e->m;
+    if (at->m < p->M)
+        return;
+    at->m = 0;
+    at->n += e->n;
+    if (at->n < p->N)
+        return;
+    *at = (cursor){.problem = at->problem + 1};
+}
+
+/* The last round was one block of the same problem: what it packed of A or B may serve again. */
+static void reuse_panels(job *j, const gemm_round *last) {
+    if (last->n_jobs != 1 || last->jobs[0].problem != j->problem || last->jobs[0].k != j->k)
+        return;
+    if (last->jobs[0].a.first == j->a.first)
+        j->a.n_groups = 0;
+    if (last->jobs[0].b.first == j->b.first)
+        j->b.n_groups = 0;
+}
+
+/* As many whole problems as fit; the one at the cursor fits for sure. */
+static void add_whole_problems(const gemm_plan *plan, cursor *at, gemm_round *r) {
+    for (; at->problem < plan->n_problems && r->n_jobs < MAX_JOBS; at->problem++) {
+        const oct_gemm_problem *p = &plan->problems[at->problem];
+        if (p->M <= 0 || p->N <= 0)
+            continue;
+        const oct_gemm_kernels *kernels = kernels_for(p, plan->mode);
+        extent e = job_extent(p, kernels);
+        if (is_cut(p, &e))
+            return;
+        job j = make_job(p, kernels, &(cursor){0}, &e);
+        bool fits = r->a_bytes + packed_bytes(&j.a, j.n_steps) <= A_BUDGET &&
+                    r->b_bytes + packed_bytes(&j.b, j.n_steps) <= B_BUDGET;
+        if (r->n_jobs > 0 && !fits)
+            return;
+        add_job(r, j);
+    }
+}
+
+/* Plans the next round; false at the end. `r` holds the round before. */
+static bool next_round(const gemm_plan *plan, cursor *at, gemm_round *r) {
+    while (at->problem < plan->n_problems &&
+           (plan->problems[at->problem].M <= 0 || plan->problems[at->problem].N <= 0))
+        at->problem++;
+    if (at->problem >= plan->n_problems)
+        return false;
+    const oct_gemm_problem *p = &plan->problems[at->problem];
+    const oct_gemm_kernels *kernels = kernels_for(p, plan->mode);
+    extent e = job_extent(p, kernels);
+    if (!is_cut(p, &e)) {
+        clear_round(r);
+        add_whole_problems(plan, at, r);
+        return true;
+    }
+    job j = make_job(p, kernels, at, &e);
+    reuse_panels(&j, r);
+    clear_round(r);
+    add_job(r, j);
+    advance_within(at, p, &e);
+    return true;
+}
+
+/* Where a job's accumulators live. */
+typedef enum acc_place {
+    ACC_IN_C,     /* C itself */
+    ACC_IN_BLOCK, /* across the rounds of a K that is cut: the whole job's, shared */
+    ACC_IN_TILE,  /* across the steps of one job: the tile's, per thread */
+    ACC_IN_PANEL  /* one step: one panel pair's, per thread */
+} acc_place;
+
+static acc_place place_of(const job *j) {
+    if (accumulates_in_place(j->problem))
+        return ACC_IN_C;
+    if (j->n_k < j->problem->K)
+        return ACC_IN_BLOCK;
+    return j->n_steps > 1 ? ACC_IN_TILE : ACC_IN_PANEL;
+}
+
+static void measure_job(const job *j, layout *l) {
+    size_t floats = 0;
+    switch (place_of(j)) {
+    case ACC_IN_C:
+        break;
+    case ACC_IN_BLOCK:
+        l->acc_bytes = max_size(l->acc_bytes, align_up((size_t)(j->a.n * j->b.n) * sizeof(float)));
+        break;
+    case ACC_IN_TILE:
+        floats = (size_t)(j->a.tile * j->b.tile);
+        break;
+    case ACC_IN_PANEL:
+        floats = (size_t)(j->kernels->MR * j->kernels->NR);
+        break;
+    }
+    l->scratch_bytes = max_size(l->scratch_bytes, align_up(floats * sizeof(float)));
+}
+
+static layout measure(const gemm_plan *plan) {
+    layout l = {0};
+    cursor at = {0};
+    gemm_round r;
+    clear_round(&r);
+    while (next_round(plan, &at, &r)) {
+        l.a_bytes = max_size(l.a_bytes, r.a_bytes);
+        l.b_bytes = max_size(l.b_bytes, r.b_bytes);
+        for (int64_t i = 0; i < r.n_jobs; i++)
+            measure_job(&r.jobs[i], &l);
+    }
+    return l;
+}
+
+static unsigned char *panel_at(unsigned char *base, const side *s, int64_t step, int64_t panel) {
+    return base + s->offset + (size_t)(step * s->n_panels + panel) * s->stride;
+}
+
+static int64_t step_length(const job *j, int64_t step) {
+    return oct_min_i64(j->kernels->k_step, j->n_k - step * j->kernels->k_step);
+}
+
+/* Packs one group of panels of one step. */
+static void pack_group(const job *j, bool is_a, int64_t step, int64_t group, unsigned char *base) {
+    const side *s = is_a ? &j->a : &j->b;
+    const oct_operand *x = is_a ? &j->problem->a : &j->problem->b;
+    int64_t panel_rows = is_a ? j->kernels->MR : j->kernels->NR;
+    int64_t k = j->k + step * j->kernels->k_step, kc = step_length(j, step);
+    int64_t end = oct_min_i64((group + 1) * PANELS_PER_TASK, s->n_panels);
+    for (int64_t panel = group * PANELS_PER_TASK; panel < end; panel++) {
+        int64_t row = panel * panel_rows, n_rows = oct_min_i64(panel_rows, s->n - row);
+        unsigned char *out = panel_at(base, s, step, panel);
+        if (is_a)
+            j->kernels->pack_a(x, s->first + row, n_rows, k, kc, out);
+        else
+            j->kernels->pack_b(x, s->first + row, n_rows, k, kc, out);
+    }
+}
+
+static void pack_task(void *context, int64_t task, int thread) {
+    (void)thread;
+    const gemm_run *run = context;
+    int64_t i = run->round->n_jobs - 1;
+    while (run->round->jobs[i].first_pack > task)
+        i--;
+    const job *j = &run->round->jobs[i];
+    int64_t local = task - j->first_pack, n_a = j->n_steps * j->a.n_groups;
+    if (local < n_a)
+        pack_group(j, true, local / j->a.n_groups, local % j->a.n_groups, run->a);
+    else
+        pack_group(j, false, (local - n_a) / j->b.n_groups, (local - n_a) % j->b.n_groups, run->b);
+}
+
+/* A tile of a job and where its sums go. */
+typedef struct tile {
+    const job *job;
+    int64_t row, col, n_rows, n_cols; /* within the job */
+    float *acc;                       /* of (row, col) */
+    int64_t ld_acc;
+    acc_place place;
+} tile;
+
+static void store_panel(const tile *t, int64_t row, int64_t col, int64_t n_rows, int64_t n_cols,
+                        const float *acc) {
+    const oct_gemm_problem *p = t->job->problem;
+    if (t->place == ACC_IN_C && p->bias == NULL)
+        return;
+    int64_t m = t->job->a.first + row, n = t->job->b.first + col;
+    size_t size = p->c_dtype == OCT_F32 ? sizeof(float) : sizeof(uint16_t);
+    unsigned char *c = (unsigned char *)p->c + (size_t)(m * p->ld_c + n) * size;
+    t->job->kernels->store(acc, t->ld_acc, n_rows, n_cols, c, p->c_dtype, p->ld_c, p->accumulate,
+                           p->bias ? p->bias + n : NULL);
+}
+
+/* One step of K of a tile: every pair of its panels. */
+static void multiply_step(const gemm_run *run, const tile *t, int64_t step) {
+    const job *j = t->job;
+    const int64_t MR = j->kernels->MR, NR = j->kernels->NR;
+    bool begins = j->k == 0 && step == 0;
+    bool ends = j->k + j->n_k == j->problem->K && step == j->n_steps - 1;
+    oct_accumulate mode = begins ? OCT_OVERWRITE : OCT_ADD_TO_OUTPUT;
+    int64_t kc = step_length(j, step);
+    for (int64_t i = 0; i < t->n_rows; i += MR) {
+        int64_t n_rows = oct_min_i64(MR, t->n_rows - i);
+        const unsigned char *a = panel_at(run->a, &j->a, step, (t->row + i) / MR);
+        for (int64_t k = 0; k < t->n_cols; k += NR) {
+            int64_t n_cols = oct_min_i64(NR, t->n_cols - k);
+            const unsigned char *b = panel_at(run->b, &j->b, step, (t->col + k) / NR);
+            float *acc = t->place == ACC_IN_PANEL ? t->acc : t->acc + i * t->ld_acc + k;
+            j->kernels->multiply(a, b, kc, acc, t->ld_acc, n_rows, n_cols, mode);
+            if (ends)
+                store_panel(t, t->row + i, t->col + k, n_rows, n_cols, acc);
+        }
+    }
+}
+
+/* K = 0: the sums are zeros. */
+static void store_zeros(const tile *t) {
+    const int64_t MR = t->job->kernels->MR, NR = t->job->kernels->NR;
+    memset(t->acc, 0, (size_t)(MR * NR) * sizeof(float));
+    for (int64_t i = 0; i < t->n_rows; i += MR)
+        for (int64_t k = 0; k < t->n_cols; k += NR)
+            store_panel(t, t->row + i, t->col + k, oct_min_i64(MR, t->n_rows - i),
+                        oct_min_i64(NR, t->n_cols - k), t->acc);
+}
+
+static void place_accumulators(tile *t, const gemm_run *run, int thread) {
+    const job *j = t->job;
+    const oct_gemm_problem *p = j->problem;
+    float *scratch = (float *)(void *)(run->scratch + (size_t)thread * run->scratch_bytes);
+    switch (t->place) {
+    case ACC_IN_C:
+        t->ld_acc = p->ld_c;
+        t->acc = (float *)p->c + (j->a.first + t->row) * p->ld_c + j->b.first + t->col;
+        break;
+    case ACC_IN_BLOCK:
+        t->ld_acc = j->b.n;
+        t->acc = run->acc + t->row * t->ld_acc + t->col;
+        break;
+    case ACC_IN_TILE:
+        t->ld_acc = j->b.tile;
+        t->acc = scratch;
+        break;
+    case ACC_IN_PANEL:
+        t->ld_acc = j->kernels->NR;
+        t->acc = scratch;
+        break;
+    }
+}
+
+static void tile_task(void *context, int64_t task, int thread) {
+    const gemm_run *run = context;
+    int64_t i = run->round->n_jobs - 1;
+    while (run->round->jobs[i].first_tile > task)
+        i--;
+    const job *j = &run->round->jobs[i];
+    int64_t local = task - j->first_tile;
+    tile t = {.job = j, .place = place_of(j)};
+    t.row = local % j->a.n_tiles * j->a.tile; /* neighbours share the tile of B */
+    t.col = local / j->a.n_tiles * j->b.tile;
+    t.n_rows = oct_min_i64(j->a.tile, j->a.n - t.row);
+    t.n_cols = oct_min_i64(j->b.tile, j->b.n - t.col);
+    place_accumulators(&t, run, thread);
+    if (j->problem->K <= 0)
+        store_zeros(&t);
+    for (int64_t step = 0; step < j->n_steps; step++)
+        multiply_step(run, &t, step);
+}
+
+static void run_tasks(int64_t n_tasks, oct_task task, gemm_run *run) {
+    if (run->round->work > SERIAL_WORK) {
+        oct_parallel(n_tasks, task, run);
+        return;
+    }
+    for (int64_t i = 0; i < n_tasks; i++)
+        task(run, i, 0);
+}
+
+size_t oct_gemm_workspace(const oct_gemm_problem *problems, int64_t n_problems,
+                          oct_gemm_mode mode) {
+    layout l = measure(&(gemm_plan){problems, n_problems, mode});
+    return l.a_bytes + l.b_bytes + l.acc_bytes + l.scratch_bytes * (size_t)oct_threads();
+}
+
+void oct_gemm(const oct_gemm_problem *problems, int64_t n_problems, oct_gemm_mode mode,
+              void *workspace) {
+    gemm_plan plan = {problems, n_problems, mode};
+    layout l = measure(&plan);
+    gemm_round r;
+    clear_round(&r);
+    unsigned char *base = workspace;
+    gemm_run run = {.round = &r,
+                    .a = base,
+                    .b = base + l.a_bytes,
+                    .acc = (float *)(void *)(base + l.a_bytes + l.b_bytes),
+                    .scratch = base + l.a_bytes + l.b_bytes + l.acc_bytes,
+                    .scratch_bytes = l.scratch_bytes};
+    cursor at = {0};
+    while (next_round(&plan, &at, &r)) {
+        run_tasks(r.n_packs, pack_task, &run);
+        run_tasks(r.n_tiles, tile_task, &run);
+    }
+}
+
+bool oct_gemm_supports(oct_gemm_mode mode) {
+    return mode != OCT_GEMM_ALIGNED || oct_kernels_current()->gemm_aligned != NULL;
+}

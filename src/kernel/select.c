@@ -1,0 +1,40 @@
+/* From CPU features to a kernel table: see select.h. */
+#include "kernel/select.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "kernel/gemm_kernels.h"
+
+static oct_kernels current;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+oct_kernels oct_kernels_select(oct_cpu_features features) {
+    return (oct_kernels){
+        .features = features, .quantize = &oct_quantize_kernels_ref, .gemm = &oct_gemm_kernels_ref};
+}
+
+static void choose_best(void) {
+    oct_cpu_features features = oct_cpu_detect();
+    oct_cpu_cap(&features, getenv("OCTET_CPU"), NULL); /* invalid: oct_kernels_init will say so */
+    current = oct_kernels_select(features);
+}
+
+const oct_kernels *oct_kernels_current(void) {
+    pthread_once(&once, choose_best);
+    return &current;
+}
+
+oct_status oct_kernels_init(oct_error *err) {
+    oct_cpu_features features = oct_cpu_detect();
+    oct_status status = oct_cpu_cap(&features, getenv("OCTET_CPU"), err);
+    if (status != OCT_OK)
+        return status;
+    oct_kernels_use(oct_kernels_select(features));
+    return OCT_OK;
+}
+
+void oct_kernels_use(oct_kernels kernels) {
+    pthread_once(&once, choose_best); /* so that a later first use doesn't choose again */
+    current = kernels;
+}

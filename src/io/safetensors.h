@@ -59,6 +59,8 @@ const char *oct_safetensors_path(const oct_safetensors *file);
 const char *oct_safetensors_dtype_name(oct_dtype dtype);
 /* OCT_N_DTYPES for a name that octet can't read. */
 oct_dtype oct_safetensors_dtype(const char *dtype_name);
+/* Bytes of an element; 0 for a dtype that the format doesn't know. */
+size_t oct_safetensors_dtype_bytes(oct_dtype dtype);
 
 /* ---- writing ---- */
 
@@ -82,6 +84,9 @@ typedef struct oct_safetensors_item {
     void *context;
 } oct_safetensors_item;
 
+/* The item's bytes, after the checks of oct_safetensors_writer_add. */
+oct_status oct_safetensors_item_bytes(const oct_safetensors_item *item, size_t *n_bytes,
+                                      oct_error *err);
 /* An item that shows the memory of `tensor`. */
 oct_safetensors_item oct_safetensors_item_of(const char *name, const oct_tensor *tensor);
 
@@ -99,8 +104,9 @@ oct_status oct_safetensors_writer_create(const char *path, oct_safetensors_write
 /* Keys must differ; both strings are copied. */
 oct_status oct_safetensors_writer_set_metadata(oct_safetensors_writer *writer, const char *key,
                                                const char *value, oct_error *err);
-/* Refuses (OCT_INVALID) an empty or repeated name, "__metadata__", a name that isn't UTF-8, a dtype
- * or shape that the format can't hold. The item is copied, what it points to is borrowed. */
+/* Refuses (OCT_INVALID) an empty name, "__metadata__", a name that isn't UTF-8, a dtype or shape
+ * that the format can't hold; commit refuses a name that was added twice. The item is copied, what
+ * it points to is borrowed. */
 oct_status oct_safetensors_writer_add(oct_safetensors_writer *writer,
                                       const oct_safetensors_item *item, oct_error *err);
 /* Writes under a temporary name beside `path`, fsyncs, renames, fsyncs the folder. Tensors go out

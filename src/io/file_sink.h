@@ -1,0 +1,27 @@
+/* A file that is written from front to back and appears whole or not at all: the bytes go to a
+ * temporary name beside it, commit fsyncs and renames. Size and XXH3 are counted on the way.
+ * Internal to the room. */
+#ifndef OCT_IO_FILE_SINK_H
+#define OCT_IO_FILE_SINK_H
+
+#include <octet/status.h>
+#include <stddef.h>
+
+#include "io/safetensors.h"
+
+typedef struct oct_file_sink oct_file_sink;
+
+oct_status oct_file_sink_open(const char *path, oct_file_sink **sink, oct_error *err);
+/* After a failure only close makes sense. */
+oct_status oct_file_sink_write(oct_file_sink *sink, const void *bytes, size_t n_bytes,
+                               oct_error *err);
+/* Flush, fsync, rename, fsync of the folder. `receipt` may be NULL. */
+oct_status oct_file_sink_commit(oct_file_sink *sink, oct_file_receipt *receipt, oct_error *err);
+/* Frees; an uncommitted file vanishes. NULL is fine. */
+void oct_file_sink_close(oct_file_sink *sink);
+
+/* All of it in one call. */
+oct_status oct_file_sink_put(const char *path, const void *bytes, size_t n_bytes,
+                             oct_file_receipt *receipt, oct_error *err);
+
+#endif

@@ -1,0 +1,82 @@
+/* What the tests of src/io share: a folder of their own, files in it, failing allocations. Include
+ * it after cmocka.h. */
+#ifndef OCT_TESTS_IO_SUPPORT_H
+#define OCT_TESTS_IO_SUPPORT_H
+
+#include <ftw.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/fs.h"
+
+static char test_folder[64];
+
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *place) {
+    (void)st;
+    (void)kind;
+    (void)place;
+    return remove(path);
+}
+
+/* jansson takes its memory from oct_malloc here, so that its allocations fail and count too. */
+static int enter_folder(void **state) {
+    (void)state;
+    json_set_alloc_funcs(oct_malloc, oct_free);
+    strcpy(test_folder, "/tmp/octet-test-XXXXXX");
+    return mkdtemp(test_folder) && chdir(test_folder) == 0 ? 0 : -1;
+}
+
+static int leave_folder(void **state) {
+    (void)state;
+    return chdir("/") == 0 ? nftw(test_folder, remove_one, 16, FTW_DEPTH | FTW_PHYS) : -1;
+}
+
+static inline void put_file(const char *path, const void *bytes, size_t n_bytes) {
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, n_bytes, f), n_bytes);
+    assert_int_equal(fclose(f), 0);
+}
+
+static inline void put_text(const char *path, const char *text) {
+    put_file(path, text, strlen(text));
+}
+
+static inline char *get_file(const char *path, size_t *n_bytes) {
+    char *text = NULL;
+    assert_int_equal(oct_file_read(path, (size_t)1 << 30, &text, n_bytes, NULL), OCT_OK);
+    return text;
+}
+
+static inline void assert_contains(const char *text, const char *part) {
+    if (!strstr(text, part))
+        fail_msg("expected \"%s\" in \"%s\"", part, text);
+}
+
+static inline void assert_one_line(const char *text) {
+    assert_true(text[0]);
+    assert_null(strchr(text, '\n'));
+}
+
+/* Runs `call` with the 1st, 2nd, ... allocation failing until it succeeds: each failure must be a
+ * status with a message and give all memory back. `call` frees what a success gave it. */
+static inline void sweep_allocations(oct_status (*call)(oct_error *err)) {
+    for (int64_t n = 1; n < 100000; n++) {
+        oct_error err = {0};
+        size_t live = oct_alloc_live_bytes();
+        oct_alloc_fail_at(n);
+        oct_status status = call(&err);
+        oct_alloc_fail_at(0);
+        assert_int_equal(oct_alloc_live_bytes(), live);
+        if (status == OCT_OK)
+            return;
+        assert_one_line(err.message);
+    }
+    fail_msg("the call never succeeded");
+}
+
+#endif

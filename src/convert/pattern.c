@@ -58,7 +58,7 @@ bool oct_glob_matches(const char *pattern, const char *text) {
     size_t n = strnlen(text, MAX_NAME);
     bool reach[MAX_NAME + 1] = {true}, next[MAX_NAME + 1];
     while (*pattern) {
-        int64_t low, high;
+        int64_t low = 0, high = -1; /* an empty range unless a brace sets it */
         const char *after = *pattern == '{' ? read_brace(pattern, &low, &high) : pattern + 1;
         memset(next, 0, sizeof next);
         if (!after)

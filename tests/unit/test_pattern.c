@@ -1,0 +1,88 @@
+/* Name patterns: torchtitan's substrings and MindSpeed MM's globs. */
+#include "story.h"
+
+#include <string.h>
+
+#include "convert/pattern.h"
+
+static void given_globs_they_are_anchored_and_braces_hold_integers(void **state) {
+    (void)state;
+    const struct {
+        const char *pattern, *text;
+        bool matches;
+    } cases[] = {
+        {"model.layers.{*}", "model.layers.0", true},
+        {"model.layers.{*}", "model.layers.123", true},
+        {"model.layers.{*}", "model.layers.x", false},
+        {"model.layers.{*}", "model.layers.", false},
+        {"model.layers.{*}", "model.layers.1x", false},
+        {"model.layers.{2-11}.mlp", "model.layers.2.mlp", true},
+        {"model.layers.{2-11}.mlp", "model.layers.11.mlp", true},
+        {"model.layers.{2-11}.mlp", "model.layers.12.mlp", false},
+        {"model.layers.{2-11}.mlp", "model.layers.1.mlp", false},
+        {"*q_proj", "model.layers.0.self_attn.q_proj", true},
+        {"*q_proj", "q_proj", true},
+        {"*q_proj", "model.q_proj.x", false},
+        {"*gate", "mlp.gate", true},
+        {"*gate", "mlp.gate_proj", false},
+        {"*", "", true},
+        {"a?c", "abc", true},
+        {"a?c", "ac", false},
+        {"*a*a*a*a*a*a*b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", false},
+        {"{*}{*}", "12", false}, /* an integer takes all its digits */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        if (oct_glob_matches(cases[i].pattern, cases[i].text) != cases[i].matches)
+            fail_msg("%s on %s", cases[i].pattern, cases[i].text);
+}
+
+static void given_a_module_all_below_it_is_selected(void **state) {
+    (void)state;
+    const char *name = "model.layers.0.self_attn.q_proj";
+    assert_true(oct_pattern_selects(OCT_PATTERN_GLOB, "model.layers.{*}", name));
+    assert_true(oct_pattern_selects(OCT_PATTERN_GLOB, "model.layers.0.self_attn", name));
+    assert_true(oct_pattern_selects(OCT_PATTERN_GLOB, "*q_proj", name));
+    assert_false(oct_pattern_selects(OCT_PATTERN_GLOB, "model.layers.1", name));
+    assert_false(oct_pattern_selects(OCT_PATTERN_GLOB, "layers.0", name));
+}
+
+static void given_a_bare_word_it_is_a_whole_component(void **state) {
+    (void)state;
+    assert_true(oct_pattern_selects(OCT_PATTERN_GLOB, "gate", "model.layers.0.mlp.gate"));
+    assert_false(oct_pattern_selects(OCT_PATTERN_GLOB, "gate", "model.layers.0.mlp.gate_proj"));
+    assert_true(oct_pattern_selects(OCT_PATTERN_GLOB, "lm_head", "lm_head"));
+    assert_true(
+        oct_pattern_selects(OCT_PATTERN_GLOB, "self_attn", "model.layers.0.self_attn.q_proj"));
+}
+
+static void given_torchtitans_filters_any_substring_counts(void **state) {
+    (void)state;
+    assert_true(oct_pattern_selects(OCT_PATTERN_SUBSTRING, "gate", "layers.0.mlp.gate_proj"));
+    assert_true(oct_pattern_selects(OCT_PATTERN_SUBSTRING, "layers.1", "layers.10.attention.wq"));
+    assert_false(oct_pattern_selects(OCT_PATTERN_SUBSTRING, "Output", "output"));
+}
+
+static void given_a_malformed_brace_the_error_shows_the_place(void **state) {
+    (void)state;
+    const char *wrong[] = {"a.{",   "a.{}",    "a.{x}",
+                           "a.{1}", "a.{3-1}", "a.{1-}",
+                           "a.{*",  "a}",      "{1-99999999999999999999}",
+                           ""};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        oct_error err = {0};
+        assert_int_equal(oct_glob_check(wrong[i], &err), OCT_INVALID);
+        assert_non_null(strstr(err.message, "pattern"));
+    }
+    assert_int_equal(oct_glob_check("model.layers.{0-3}.{*}.*?", NULL), OCT_OK);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(given_globs_they_are_anchored_and_braces_hold_integers),
+        cmocka_unit_test(given_a_module_all_below_it_is_selected),
+        cmocka_unit_test(given_a_bare_word_it_is_a_whole_component),
+        cmocka_unit_test(given_torchtitans_filters_any_substring_counts),
+        cmocka_unit_test(given_a_malformed_brace_the_error_shows_the_place),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

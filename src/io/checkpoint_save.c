@@ -1,0 +1,187 @@
+/* Saving checkpoints: see checkpoint.h. Order is the whole point: every file, then the manifest,
+ * then the folder, then the name; older steps go last. */
+#include "io/checkpoint.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/strbuf.h"
+#include "io/checkpoint_format.h"
+#include "io/file_sink.h"
+#include "io/json.h"
+#include "io/shards.h"
+#include "io/step_folder.h"
+
+static oct_status check_contents(const oct_checkpoint_contents *c, oct_error *err) {
+    json_t *state = NULL;
+    if (c->step < 0)
+        return oct_fail(err, OCT_INVALID, "checkpoint: step: expected >= 0; got %" PRId64, c->step);
+    if (!c->state_json || !c->kernel_set || !c->gemm || (c->config_name && !c->config_text))
+        return oct_fail(err, OCT_INVALID,
+                        "checkpoint: expected a state, a kernel set, a gemm mode and a text for a "
+                        "named config");
+    if (c->config_name &&
+        (!oct_is_plain_file_name(c->config_name) || !oct_utf8_is_valid(c->config_name) ||
+         strcmp(c->config_name, OCT_CHECKPOINT_MANIFEST) == 0 ||
+         strcmp(c->config_name, OCT_CHECKPOINT_STATE) == 0 || oct_is_shard_name(c->config_name)))
+        return oct_fail(err, OCT_INVALID,
+                        "checkpoint: config name: expected a plain file name that no other file of "
+                        "a checkpoint has; got '%s'",
+                        oct_show(c->config_name).text);
+    oct_status status =
+        oct_json_parse(c->state_json, strlen(c->state_json), "checkpoint: state", &state, err);
+    json_decref(state);
+    return status;
+}
+
+static void put_file(oct_strbuf *to, const char *name, oct_file_receipt receipt, bool first) {
+    oct_strbuf_puts(to, first ? "\n  " : ",\n  ");
+    oct_json_put_string(to, name);
+    oct_strbuf_printf(to, ": {\"bytes\": %zu, \"xxh3\": \"%016" PRIx64 "\"}", receipt.n_bytes,
+                      receipt.xxh3);
+}
+
+static void put_tensors(oct_strbuf *to, const oct_checkpoint_contents *c,
+                        oct_checkpoint_group group, const oct_shards *shards) {
+    char name[OCT_SHARD_NAME_SIZE];
+    for (int64_t i = 0; i < c->n_tensors[group]; i++) {
+        const oct_safetensors_item *item = &c->tensors[group][i];
+        oct_shards_name(shards, shards->shard_of[i], name);
+        oct_strbuf_puts(to, i ? ",\n  " : "\n  ");
+        oct_json_put_string(to, item->name);
+        oct_strbuf_printf(to, ": {\"dtype\": \"%s\", \"shape\": [",
+                          oct_safetensors_dtype_name(item->dtype));
+        for (int d = 0; d < item->n_dims; d++)
+            oct_strbuf_printf(to, "%s%" PRId64, d ? ", " : "", item->shape[d]);
+        oct_strbuf_printf(to,
+                          "], \"pieces\": [{\"file\": \"%s\", \"row\": 0, \"rows\": %" PRId64 "}]}",
+                          name, item->n_dims ? item->shape[0] : 1);
+    }
+}
+
+static void put_manifest(oct_strbuf *to, const oct_checkpoint_contents *c, const oct_shards *shards,
+                         oct_file_receipt state, oct_file_receipt config) {
+    char name[OCT_SHARD_NAME_SIZE];
+    oct_strbuf_printf(to,
+                      "{\"format\": \"" OCT_CHECKPOINT_FORMAT "\",\n \"version\": %d,\n"
+                      " \"step\": %" PRId64 ",\n \"kernel_set\": ",
+                      OCT_CHECKPOINT_VERSION, c->step);
+    oct_json_put_string(to, c->kernel_set);
+    oct_strbuf_puts(to, ",\n \"gemm\": ");
+    oct_json_put_string(to, c->gemm);
+    if (c->config_name) {
+        oct_strbuf_puts(to, ",\n \"config\": ");
+        oct_json_put_string(to, c->config_name);
+    }
+    oct_strbuf_puts(to, ",\n \"files\": {");
+    put_file(to, OCT_CHECKPOINT_STATE, state, true);
+    if (c->config_name)
+        put_file(to, c->config_name, config, false);
+    for (int g = 0; g < OCT_CHECKPOINT_N_GROUPS; g++)
+        for (int64_t s = 0; s < shards[g].n_shards; s++) {
+            oct_shards_name(&shards[g], s, name);
+            put_file(to, name, shards[g].receipts[s], false);
+        }
+    oct_strbuf_puts(to, "},\n \"tensors\": {");
+    for (int g = 0; g < OCT_CHECKPOINT_N_GROUPS; g++) {
+        oct_strbuf_printf(to, "%s\"%s\": {", g ? ",\n " : "", oct_checkpoint_group_name[g]);
+        put_tensors(to, c, (oct_checkpoint_group)g, &shards[g]);
+        oct_strbuf_puts(to, "}");
+    }
+    oct_strbuf_puts(to, "}}\n");
+}
+
+static oct_status put_text(const char *folder, const char *name, const char *text,
+                           oct_file_receipt *receipt, oct_error *err) {
+    char *path = oct_path_join(folder, name);
+    if (!path)
+        return oct_fail_memory(err);
+    oct_status status = oct_file_sink_put(path, text, strlen(text), receipt, err);
+    oct_free(path);
+    return status;
+}
+
+/* All files of the checkpoint into the empty folder `temporary`, the manifest last. */
+static oct_status write_files(const char *temporary, const oct_checkpoint_contents *c,
+                              oct_error *err) {
+    oct_shards shards[OCT_CHECKPOINT_N_GROUPS] = {{0}};
+    oct_file_receipt state = {0}, config = {0};
+    oct_strbuf manifest = {0};
+    oct_status status = OCT_OK;
+    for (int g = 0; g < OCT_CHECKPOINT_N_GROUPS && !status; g++) {
+        shards[g].prefix = oct_checkpoint_group_name[g];
+        status =
+            oct_shards_plan(c->tensors[g], c->n_tensors[g], c->max_shard_bytes, &shards[g], err);
+        if (!status)
+            status = oct_shards_write(&shards[g], temporary, c->tensors[g], c->n_tensors[g], err);
+    }
+    if (!status)
+        status = put_text(temporary, OCT_CHECKPOINT_STATE, c->state_json, &state, err);
+    if (!status && c->config_name)
+        status = put_text(temporary, c->config_name, c->config_text, &config, err);
+    if (!status) {
+        put_manifest(&manifest, c, shards, state, config);
+        status = manifest.failed
+                     ? oct_fail_memory(err)
+                     : put_text(temporary, OCT_CHECKPOINT_MANIFEST, manifest.text, NULL, err);
+    }
+    for (int g = 0; g < OCT_CHECKPOINT_N_GROUPS; g++)
+        oct_shards_free(&shards[g]);
+    oct_strbuf_free(&manifest);
+    return status;
+}
+
+/* Valid steps but for `written` count, so that a damaged folder never pushes out a good one. */
+static void prune(const char *folder, int64_t written, int64_t keep_latest_k) {
+    int64_t *steps = NULL, kept = 1;
+    size_t n = 0;
+    oct_error why = {0};
+    if (keep_latest_k < 1)
+        return;
+    if (oct_step_folders_list(folder, &steps, &n, &why))
+        oct_log_warning("%s", why.message);
+    for (size_t i = 0; i < n; i++) {
+        char *path = oct_step_folder_path(folder, steps[i], NULL);
+        why = (oct_error){0};
+        if (path && steps[i] != written && oct_checkpoint_looks_valid(path) &&
+            ++kept > keep_latest_k && oct_step_folder_remove(folder, steps[i], &why))
+            oct_log_warning("an old checkpoint stays: %s", why.message);
+        oct_free(path);
+    }
+    oct_free(steps);
+}
+
+oct_status oct_checkpoint_save(const char *folder, const oct_checkpoint_contents *contents,
+                               int64_t keep_latest_k, oct_error *err) {
+    oct_status status = check_contents(contents, err);
+    if (!status)
+        status = oct_make_folders(folder, err);
+    if (status)
+        return status;
+    oct_step_folders_sweep(folder);
+    char *temporary = oct_step_folder_path(folder, contents->step, ".tmp");
+    if (!temporary)
+        return oct_fail_memory(err);
+    if (mkdir(temporary, 0777) != 0)
+        status = oct_fail(err, OCT_FAILED, "%s: the folder can't be made: %s", temporary,
+                          strerror(errno));
+    if (!status)
+        status = write_files(temporary, contents, err);
+    if (!status)
+        status = oct_folder_sync(temporary, err);
+    if (!status)
+        status = oct_step_folder_publish(folder, contents->step, temporary, err);
+    if (status)
+        oct_remove_tree(temporary, NULL);
+    else
+        prune(folder, contents->step, keep_latest_k);
+    oct_free(temporary);
+    return status;
+}

@@ -1,0 +1,606 @@
+/* Checkpoints: what was saved comes back; what was damaged is never taken for one; a crash or a
+ * full disk leaves the one before. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "base/log.h"
+#include "base/strbuf.h"
+#include "io/checkpoint.h"
+#include "io_support.h"
+
+static char warnings[8192];
+
+static void keep_warning(void *user, oct_log_level level, const char *line) {
+    (void)user;
+    if (level == OCT_LOG_WARNING)
+        snprintf(warnings + strlen(warnings), sizeof warnings - strlen(warnings), "%s\n", line);
+}
+
+static int setup(void **state) {
+    warnings[0] = '\0';
+    oct_log_set_sink(keep_warning, NULL);
+    return enter_folder(state);
+}
+
+static int teardown(void **state) {
+    oct_log_set_sink(NULL, NULL);
+    return leave_folder(state);
+}
+
+/* ---- a small trainer's state, different at each step ---- */
+
+#define ROWS 40
+#define COLS 6
+
+typedef struct fake {
+    float w[ROWS * COLS], norm[COLS], m[ROWS * COLS], v[ROWS * COLS];
+    oct_safetensors_item model[2], optimizer[2];
+    char state[64];
+    oct_checkpoint_contents contents;
+} fake;
+
+static void fill(float *x, size_t n, double base) {
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)(base + (double)i / 64);
+}
+
+static void make_fake(fake *f, int64_t step) {
+    *f = (fake){0};
+    fill(f->w, ROWS * COLS, (double)step);
+    fill(f->norm, COLS, (double)step + 1000);
+    fill(f->m, ROWS * COLS, (double)step + 2000);
+    fill(f->v, ROWS * COLS, (double)step + 3000);
+    const oct_safetensors_item matrix = {.dtype = OCT_F32, .n_dims = 2, .shape = {ROWS, COLS}};
+    f->model[0] = f->model[1] = f->optimizer[0] = f->optimizer[1] = matrix;
+    f->model[0].name = "layers.0.attention.wq.weight";
+    f->model[0].data = f->w;
+    f->model[1] = (oct_safetensors_item){
+        .name = "norm.weight", .dtype = OCT_F32, .n_dims = 1, .shape = {COLS}, .data = f->norm};
+    f->optimizer[0].name = "layers.0.attention.wq.weight.exp_avg";
+    f->optimizer[0].data = f->m;
+    f->optimizer[1].name = "layers.0.attention.wq.weight.exp_avg_sq";
+    f->optimizer[1].data = f->v;
+    snprintf(f->state, sizeof f->state, "{\"seed\": 7, \"position\": %" PRId64 "}", step * 2048);
+    f->contents = (oct_checkpoint_contents){.step = step,
+                                            .tensors = {f->model, f->optimizer},
+                                            .n_tensors = {2, 2},
+                                            .state_json = f->state,
+                                            .config_name = "config.toml",
+                                            .config_text = "[training]\nsteps = 9\n",
+                                            .kernel_set = "avx2",
+                                            .gemm = "aligned"};
+}
+
+static oct_status save(int64_t step, int64_t keep, oct_error *err) {
+    fake f;
+    make_fake(&f, step);
+    return oct_checkpoint_save("ckpt", &f.contents, keep, err);
+}
+
+static void save_well(int64_t step, int64_t keep) {
+    oct_error err = {0};
+    if (save(step, keep, &err))
+        fail_msg("%s", err.message);
+}
+
+static void assert_holds(const oct_checkpoint *c, int64_t step) {
+    fake f;
+    float w[ROWS * COLS], norm[COLS];
+    make_fake(&f, step);
+    assert_int_equal(oct_checkpoint_step(c), step);
+    assert_string_equal(oct_checkpoint_state(c), f.state);
+    assert_string_equal(oct_checkpoint_config(c), "[training]\nsteps = 9\n");
+    assert_string_equal(oct_checkpoint_config_name(c), "config.toml");
+    assert_string_equal(oct_checkpoint_kernel_set(c), "avx2");
+    assert_string_equal(oct_checkpoint_gemm(c), "aligned");
+    assert_int_equal(oct_checkpoint_count(c, OCT_CHECKPOINT_MODEL), 2);
+    assert_int_equal(oct_checkpoint_count(c, OCT_CHECKPOINT_OPTIMIZER), 2);
+    oct_tensor to = oct_tensor_2d(OCT_F32, ROWS, COLS, w);
+    for (int g = 0; g < 2; g++)
+        for (int i = 0; i < 2 - (g == 0); i++) {
+            const oct_safetensors_item *item = &f.contents.tensors[g][i];
+            assert_int_equal(oct_checkpoint_copy(c, (oct_checkpoint_group)g, item->name, &to, NULL),
+                             OCT_OK);
+            assert_memory_equal(w, item->data, sizeof w);
+        }
+    to = oct_tensor_1d(OCT_F32, COLS, norm);
+    assert_int_equal(oct_checkpoint_copy(c, OCT_CHECKPOINT_MODEL, "norm.weight", &to, NULL),
+                     OCT_OK);
+    assert_memory_equal(norm, f.norm, sizeof norm);
+}
+
+/* The newest valid step, -1 for none; it must hold what was saved. */
+static int64_t latest(void) {
+    oct_checkpoint *c = NULL;
+    oct_error err = {0};
+    if (oct_checkpoint_find("ckpt", OCT_CHECKPOINT_LATEST, &c, &err))
+        fail_msg("%s", err.message);
+    int64_t step = c ? oct_checkpoint_step(c) : -1;
+    if (c)
+        assert_holds(c, step);
+    oct_checkpoint_close(c);
+    return step;
+}
+
+static void assert_invalid(int64_t step, const char *part) {
+    oct_checkpoint *c = NULL;
+    oct_error err = {0};
+    assert_int_equal(oct_checkpoint_find("ckpt", step, &c, &err), OCT_INVALID);
+    assert_null(c);
+    assert_one_line(err.message);
+    assert_contains(err.message, part);
+}
+
+static void assert_nothing_temporary(void) {
+    assert_int_equal(system("test -z \"$(find . -name '*tmp*' -o -name '*.del-*')\""), 0);
+}
+
+/* ---- stories ---- */
+
+static void given_a_save_everything_comes_back(void **state) {
+    (void)state;
+    save_well(12, 0);
+    oct_checkpoint *c = NULL;
+    assert_int_equal(oct_checkpoint_find("ckpt", 12, &c, NULL), OCT_OK);
+    assert_holds(c, 12);
+    assert_string_equal(oct_checkpoint_path(c), "ckpt/step-12");
+    const oct_checkpoint_tensor *t =
+        oct_checkpoint_tensor_find(c, OCT_CHECKPOINT_MODEL, "norm.weight");
+    assert_int_equal(t->n_dims, 1);
+    assert_int_equal(t->shape[0], COLS);
+    assert_ptr_equal(oct_checkpoint_get(c, OCT_CHECKPOINT_MODEL, 1), t);
+    assert_null(oct_checkpoint_tensor_find(c, OCT_CHECKPOINT_OPTIMIZER, "norm.weight"));
+    oct_checkpoint_close(c);
+    assert_true(oct_path_exists("ckpt/step-12/model-00001-of-00001.safetensors"));
+    assert_true(oct_path_exists("ckpt/step-12/optimizer-00001-of-00001.safetensors"));
+    assert_nothing_temporary();
+}
+
+static void given_a_shard_limit_tensors_spread_over_files(void **state) {
+    (void)state;
+    fake f;
+    make_fake(&f, 3);
+    f.contents.max_shard_bytes = ROWS * COLS * 4 + 8;
+    assert_int_equal(oct_checkpoint_save("ckpt", &f.contents, 0, NULL), OCT_OK);
+    assert_true(oct_path_exists("ckpt/step-3/model-00002-of-00002.safetensors"));
+    assert_true(oct_path_exists("ckpt/step-3/optimizer-00002-of-00002.safetensors"));
+    assert_int_equal(latest(), 3);
+}
+
+static void given_no_tensors_and_no_config_a_checkpoint_is_still_one(void **state) {
+    (void)state;
+    oct_checkpoint_contents bare = {.state_json = "{}", .kernel_set = "ref", .gemm = "exact"};
+    assert_int_equal(oct_checkpoint_save("deep/er/ckpt", &bare, 1, NULL), OCT_OK);
+    oct_checkpoint *c = NULL;
+    assert_int_equal(oct_checkpoint_find("deep/er/ckpt", 0, &c, NULL), OCT_OK);
+    assert_null(oct_checkpoint_config(c));
+    assert_int_equal(oct_checkpoint_count(c, OCT_CHECKPOINT_MODEL), 0);
+    oct_checkpoint_close(c);
+}
+
+static void given_a_wrong_name_or_shape_the_copy_is_refused(void **state) {
+    (void)state;
+    float x[ROWS * COLS];
+    save_well(1, 0);
+    oct_checkpoint *c = NULL;
+    assert_int_equal(oct_checkpoint_find("ckpt", 1, &c, NULL), OCT_OK);
+    const struct {
+        const char *name;
+        oct_tensor to;
+        const char *part;
+    } cases[] = {
+        {"norm.wieght", oct_tensor_1d(OCT_F32, COLS, x), "the nearest is norm.weight"},
+        {"zzz", oct_tensor_1d(OCT_F32, COLS, x), "expected a tensor 'zzz'; there is none"},
+        {"norm.weight", oct_tensor_1d(OCT_F32, 7, x), "expected F32 (7); got F32 (6)"},
+        {"norm.weight", oct_tensor_1d(OCT_BF16, COLS, x), "expected BF16 (6); got F32 (6)"},
+        {"norm.weight", oct_tensor_2d(OCT_F32, 1, COLS, x), "expected F32 (1, 6); got F32 (6)"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        oct_error err = {0};
+        assert_int_equal(
+            oct_checkpoint_copy(c, OCT_CHECKPOINT_MODEL, cases[i].name, &cases[i].to, &err),
+            OCT_INVALID);
+        assert_contains(err.message, cases[i].part);
+    }
+    oct_checkpoint_close(c);
+}
+
+static void given_nothing_saved_latest_is_none_and_a_step_is_an_error(void **state) {
+    (void)state;
+    assert_int_equal(latest(), -1);
+    assert_invalid(5, "ckpt/step-5: not a checkpoint: it has no manifest.json");
+    assert_string_equal(warnings, "");
+}
+
+static void given_keep_latest_two_the_older_ones_go(void **state) {
+    (void)state;
+    for (int64_t step = 10; step <= 50; step += 10)
+        save_well(step, 2);
+    assert_int_equal(system("test \"$(ls ckpt | sort | tr '\\n' ' ')\" = 'step-40 step-50 '"), 0);
+    save_well(60, 1);
+    assert_int_equal(system("test \"$(ls ckpt)\" = step-60"), 0);
+    save_well(70, 0);
+    save_well(80, 0);
+    assert_int_equal(latest(), 80);
+    assert_int_equal(system("test $(ls ckpt | wc -l) = 3"), 0);
+}
+
+static void given_a_damaged_newer_folder_keeping_one_never_deletes_the_good_one(void **state) {
+    (void)state;
+    save_well(10, 0);
+    save_well(90, 0);
+    unlink("ckpt/step-90/manifest.json");
+    save_well(20, 2);
+    assert_int_equal(latest(), 20);
+    assert_true(oct_path_exists("ckpt/step-10/manifest.json"));
+    save_well(30, 1); /* the step just written always stays */
+    assert_int_equal(latest(), 30);
+}
+
+static void given_the_same_step_again_the_new_one_takes_its_place(void **state) {
+    (void)state;
+    fake f;
+    save_well(5, 0);
+    make_fake(&f, 5);
+    f.contents.state_json = "{\"second\": true}";
+    assert_int_equal(oct_checkpoint_save("ckpt", &f.contents, 0, NULL), OCT_OK);
+    oct_checkpoint *c = NULL;
+    assert_int_equal(oct_checkpoint_find("ckpt", 5, &c, NULL), OCT_OK);
+    assert_string_equal(oct_checkpoint_state(c), "{\"second\": true}");
+    oct_checkpoint_close(c);
+    assert_nothing_temporary();
+}
+
+static void given_any_file_damaged_resume_takes_the_one_before_and_says_why(void **state) {
+    (void)state;
+    static const struct {
+        const char *damage, *part;
+    } cases[] = {
+        {"rm ckpt/step-20/manifest.json", "no manifest.json"},
+        {"rm ckpt/step-20/state.json", "state.json"},
+        {"rm ckpt/step-20/config.toml", "config.toml"},
+        {"rm ckpt/step-20/model-*", "model-00001-of-00001.safetensors"},
+        {"truncate -s -1 ckpt/step-20/model-*",
+         "model-00001-of-00001.safetensors: expected 1176 bytes; got 1175"},
+        {"truncate -s +1 ckpt/step-20/optimizer-*", "bytes; got"},
+        {"printf X | dd of=$(ls ckpt/step-20/model-*) bs=1 seek=900 conv=notrunc status=none",
+         "checksum: expected"},
+        {"printf X | dd of=ckpt/step-20/state.json bs=1 seek=3 conv=notrunc status=none",
+         "state.json: checksum"},
+        {"truncate -s 100 ckpt/step-20/manifest.json", "not JSON"},
+        {": > ckpt/step-20/manifest.json", "not JSON"},
+        {"sed -i 's/\"step\": 20/\"step\": 21/' ckpt/step-20/manifest.json",
+         "step: expected 20; got 21"},
+        {"sed -i 's/octet-checkpoint/other/' ckpt/step-20/manifest.json", "format: expected"},
+        {"sed -i 's/\"version\": 1/\"version\": 2/' ckpt/step-20/manifest.json",
+         "version: expected 1; got 2"},
+        {"sed -i 's/norm.weight/norm.wight/' ckpt/step-20/manifest.json", "it isn't there"},
+        {"sed -i 's/\"state.json\"/\"..\\/x.json\"/' ckpt/step-20/manifest.json",
+         "plain file name"},
+        {"sed -i 's/\"rows\": 40/\"rows\": 39/' ckpt/step-20/manifest.json", "differ"},
+        {"sed -i 's/\"row\": 0/\"row\": 1/' ckpt/step-20/manifest.json", "begin at row 0; got 1"},
+        {"sed -i 's/\\[40, 6\\]/[6, 40]/' ckpt/step-20/manifest.json", "differ"},
+        {"sed -i 's/\\[40, 6\\]/[80, 6]/' ckpt/step-20/manifest.json",
+         "pieces of 80 rows in all; got 40"},
+        {"sed -i 's/\"F32\"/\"BF16\"/' ckpt/step-20/manifest.json", "differ"},
+        {"sed -i 's/\"kernel_set\"/\"kernels\"/' ckpt/step-20/manifest.json",
+         "kernel_set: expected a string; got nothing"},
+        {"sed -i 's/\"tensors\"/\"other\"/' ckpt/step-20/manifest.json",
+         "tensors: expected an object; got nothing"},
+        {"sed -i 's/\"xxh3\": \"./\"xxh3\": \"/' ckpt/step-20/manifest.json", "16 hexadecimal"},
+        {"rm -r ckpt/step-20 && touch ckpt/step-20", "step-20"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(system("rm -rf ckpt"), 0);
+        warnings[0] = '\0';
+        save_well(10, 0);
+        save_well(20, 0);
+        assert_int_equal(latest(), 20);
+        assert_int_equal(system(cases[i].damage), 0);
+        assert_int_equal(latest(), 10);
+        assert_contains(warnings, "checkpoint step-20 is skipped: ");
+        assert_contains(warnings, cases[i].part);
+        assert_invalid(20, "step-20");
+    }
+}
+
+static void given_other_folders_beside_they_are_left_alone(void **state) {
+    (void)state;
+    assert_int_equal(system("mkdir -p ckpt/step-007 ckpt/step-x ckpt/step- ckpt/notes "
+                            "ckpt/step-99999999999999999999 ckpt/step-3.tmp-x ckpt/step-3.old-1"),
+                     0);
+    save_well(4, 1);
+    assert_int_equal(latest(), 4);
+    assert_int_equal(system("test $(ls ckpt | wc -l) = 8"), 0);
+    assert_string_equal(warnings, "");
+}
+
+/* ---- contents that can't be stored ---- */
+
+static void given_impossible_contents_nothing_is_written(void **state) {
+    (void)state;
+    static const struct {
+        int64_t step;
+        const char *json, *config, *name, *part;
+    } cases[] = {{-1, "{}", NULL, NULL, "step: expected >= 0; got -1"},
+                 {1, "[]", NULL, NULL, "state:1: expected a JSON object; got a list"},
+                 {1, "{", NULL, NULL, "not JSON"},
+                 {1, "{}", "../evil", NULL, "config name"},
+                 {1, "{}", "manifest.json", NULL, "config name"},
+                 {1, "{}", "a.safetensors", NULL, "config name"},
+                 {1, "{}", NULL, "", "not empty"},
+                 {1, "{}", NULL, "norm.weight", "got two"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        fake f;
+        oct_error err = {0};
+        make_fake(&f, cases[i].step);
+        f.contents.state_json = cases[i].json;
+        if (cases[i].config)
+            f.contents.config_name = cases[i].config;
+        if (cases[i].name)
+            f.model[0].name = cases[i].name;
+        assert_int_equal(oct_checkpoint_save("ckpt", &f.contents, 0, &err), OCT_INVALID);
+        assert_contains(err.message, cases[i].part);
+    }
+    assert_int_equal(system("test -z \"$(find ckpt -mindepth 1 2>/dev/null)\""), 0);
+}
+
+/* ---- crashes ---- */
+
+static void given_a_full_disk_at_any_byte_the_earlier_checkpoint_stays(void **state) {
+    (void)state;
+    struct rlimit before;
+    save_well(1, 0);
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before);
+    for (rlim_t limit = 0; limit < 1200;
+         limit += 50) { /* the manifest and both shards are larger */
+        oct_error err = {0};
+        struct rlimit small = {limit, before.rlim_max};
+        setrlimit(RLIMIT_FSIZE, &small);
+        oct_status status = save(2, 1, &err);
+        setrlimit(RLIMIT_FSIZE, &before);
+        assert_int_equal(status, OCT_FAILED);
+        assert_contains(err.message, "File too large");
+        assert_nothing_temporary();
+        assert_int_equal(latest(), 1);
+    }
+    save_well(2, 1);
+    assert_int_equal(latest(), 2);
+}
+
+static void given_a_small_file_system_that_fills_up_the_earlier_checkpoint_stays(void **state) {
+    (void)state;
+    assert_int_equal(mkdir("ckpt", 0777), 0);
+    if (mount("tmpfs", "ckpt", "tmpfs", 0, "size=48k") != 0) {
+        print_message("skipped: a tmpfs can't be mounted here\n");
+        skip();
+    }
+    oct_status status = OCT_OK;
+    oct_error err = {0};
+    int64_t step = 0;
+    while (status == OCT_OK && step < 20)
+        status = save(++step, 0, &err);
+    int64_t last = latest();
+    int left = system("test -z \"$(find . -name '*tmp*')\"");
+    oct_status again = save(step, 1, NULL); /* still no room: what is there stays */
+    int64_t still = latest();
+    assert_int_equal(umount("ckpt"), 0);
+    assert_int_equal(status, OCT_FAILED);
+    assert_contains(err.message, "No space left on device");
+    assert_int_equal(last, step - 1);
+    assert_int_equal(left, 0);
+    assert_int_equal(again, OCT_FAILED);
+    assert_int_equal(still, step - 1);
+}
+
+static oct_status die(void *context, oct_safetensors_stream *to, oct_error *err) {
+    const float x = 1;
+    (void)context;
+    oct_safetensors_write_piece(to, &x, sizeof x, err);
+    raise(SIGKILL);
+    return OCT_FAILED;
+}
+
+static void given_a_process_killed_while_it_writes_the_next_one_recovers(void **state) {
+    (void)state;
+    save_well(1, 0);
+    pid_t child = fork();
+    if (child == 0) {
+        fake f;
+        make_fake(&f, 2);
+        f.optimizer[1].data = NULL;
+        f.optimizer[1].source = die;
+        oct_checkpoint_save("ckpt", &f.contents, 1, NULL);
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(system("test -n \"$(ls ckpt | grep 'step-2.tmp-')\""), 0);
+    assert_int_equal(latest(), 1);
+    assert_invalid(2, "step-2");
+    save_well(3, 0); /* sweeps what the dead process left */
+    assert_nothing_temporary();
+    assert_int_equal(latest(), 3);
+}
+
+static void given_kills_at_random_moments_there_is_always_a_valid_checkpoint(void **state) {
+    (void)state;
+    save_well(1, 0);
+    int64_t step = 1;
+    for (int round = 0; round < 25; round++) {
+        pid_t child = fork();
+        if (child == 0) {
+            for (int64_t s = step + 1;; s++)
+                if (save(s, 2, NULL))
+                    _exit(1);
+        }
+        usleep((useconds_t)(1000 + 937 * round % 12000));
+        kill(child, SIGKILL);
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFSIGNALED(status));
+        warnings[0] = '\0';
+        int64_t now = latest();
+        assert_true(now >= step);
+        assert_string_equal(warnings, ""); /* no half of one under a step's name */
+        step = now;
+    }
+    save_well(step + 1, 1);
+    assert_nothing_temporary();
+}
+
+/* ---- pieces: what several ranks will write ---- */
+
+static void write_piece(const char *name, const float *rows, int64_t n_rows, oct_strbuf *files) {
+    char path[128];
+    oct_safetensors_writer *w = NULL;
+    oct_file_receipt receipt;
+    oct_safetensors_item item = {
+        .name = "w", .dtype = OCT_F32, .n_dims = 2, .shape = {n_rows, COLS}, .data = rows};
+    snprintf(path, sizeof path, "ckpt/step-1/%s", name);
+    assert_int_equal(oct_safetensors_writer_create(path, &w, NULL), OCT_OK);
+    assert_int_equal(oct_safetensors_writer_add(w, &item, NULL), OCT_OK);
+    assert_int_equal(oct_safetensors_writer_commit(w, &receipt, NULL), OCT_OK);
+    oct_safetensors_writer_destroy(w);
+    oct_strbuf_printf(files, ", \"%s\": {\"bytes\": %zu, \"xxh3\": \"%016" PRIx64 "\"}", name,
+                      receipt.n_bytes, receipt.xxh3);
+}
+
+/* `step-1` with the tensor w (ROWS, COLS) in three files of 32, 8 and 0 rows. */
+static void write_pieces(const float *w, const char *pieces) {
+    oct_strbuf manifest = {0};
+    assert_int_equal(system("rm -rf ckpt"), 0);
+    oct_checkpoint_contents bare = {
+        .step = 1, .state_json = "{}", .kernel_set = "ref", .gemm = "exact"};
+    assert_int_equal(oct_checkpoint_save("ckpt", &bare, 1, NULL), OCT_OK);
+    size_t n_bytes;
+    char *text = get_file("ckpt/step-1/manifest.json", &n_bytes);
+    char *end = strstr(text, "},\n \"tensors\"");
+    assert_non_null(end);
+    oct_strbuf_append(&manifest, text, (size_t)(end - text));
+    write_piece("a.safetensors", w, 32, &manifest);
+    write_piece("b.safetensors", w + 32 * COLS, 8, &manifest);
+    write_piece("c.safetensors", w, 0, &manifest);
+    oct_strbuf_printf(&manifest,
+                      "}, \"tensors\": {\"optimizer\": {}, \"model\": {\"w\": {\"dtype\": \"F32\", "
+                      "\"shape\": [%d, %d], \"pieces\": [%s]}}}}",
+                      ROWS, COLS, pieces);
+    put_text("ckpt/step-1/manifest.json", manifest.text);
+    oct_strbuf_free(&manifest);
+    oct_free(text);
+}
+
+#define A "{\"file\": \"a.safetensors\", \"row\": 0, \"rows\": 32}"
+#define B "{\"file\": \"b.safetensors\", \"row\": 32, \"rows\": 8}"
+#define C "{\"file\": \"c.safetensors\", \"row\": 32, \"rows\": 0}"
+
+static void given_a_tensor_in_pieces_any_range_of_rows_is_read(void **state) {
+    (void)state;
+    fake f;
+    float to[ROWS * COLS];
+    make_fake(&f, 1);
+    write_pieces(f.w, A "," C "," B);
+    oct_checkpoint *c = NULL;
+    assert_int_equal(oct_checkpoint_find("ckpt", 1, &c, NULL), OCT_OK);
+    for (int64_t row = 0; row <= ROWS; row++)
+        for (int64_t n = 0; n <= ROWS - row; n++) {
+            memset(to, 0xee, sizeof to);
+            assert_int_equal(
+                oct_checkpoint_copy_rows(c, OCT_CHECKPOINT_MODEL, "w", row, n, to, NULL), OCT_OK);
+            assert_memory_equal(to, f.w + row * COLS, (size_t)n * COLS * sizeof *to);
+        }
+    oct_tensor whole = oct_tensor_2d(OCT_F32, ROWS, COLS, to);
+    assert_int_equal(oct_checkpoint_copy(c, OCT_CHECKPOINT_MODEL, "w", &whole, NULL), OCT_OK);
+    assert_memory_equal(to, f.w, sizeof to);
+    const int64_t bad[][2] = {{-1, 2}, {0, 41}, {40, 1}, {41, 0}, {1, INT64_MAX}, {5, -1}};
+    for (size_t i = 0; i < 6; i++)
+        assert_int_equal(
+            oct_checkpoint_copy_rows(c, OCT_CHECKPOINT_MODEL, "w", bad[i][0], bad[i][1], to, NULL),
+            OCT_INVALID);
+    oct_checkpoint_close(c);
+}
+
+static void given_pieces_with_a_gap_or_an_overlap_the_checkpoint_is_invalid(void **state) {
+    (void)state;
+    fake f;
+    make_fake(&f, 1);
+    static const char *const cases[][2] = {
+        {"", "pieces of 40 rows in all; got 0"},
+        {A, "pieces of 40 rows in all; got 32"},
+        {B, "begin at row 0; got 32"},
+        {B "," A, "begin at row 0; got 32"},
+        {A "," A "," B, "begin at row 32; got 0"},
+        {A "," B "," B, "begin at row 40; got 32"},
+        {A ",7", "a piece: expected file, row and rows"},
+        {A ",{\"file\": \"d.safetensors\", \"row\": 32, \"rows\": 8}", "isn't there"},
+        {A ",{\"file\": \"b.safetensors\", \"row\": 32, \"rows\": 9223372036854775807}", "differ"},
+        {A ",{\"file\": \"a.safetensors\", \"row\": 32, \"rows\": 32}", "at most 8 rows"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        write_pieces(f.w, cases[i][0]);
+        assert_invalid(1, cases[i][1]);
+    }
+}
+
+/* ---- memory ---- */
+
+static oct_status save_swept(oct_error *err) {
+    return save(2, 1, err);
+}
+
+static oct_status find_swept(oct_error *err) {
+    oct_checkpoint *c = NULL;
+    oct_status status = oct_checkpoint_find("ckpt", OCT_CHECKPOINT_LATEST, &c, err);
+    if (!status)
+        assert_non_null(c); /* a refused allocation isn't a damaged checkpoint */
+    oct_checkpoint_close(c);
+    return status;
+}
+
+static void given_any_allocation_refused_nothing_leaks_and_the_earlier_one_stays(void **state) {
+    (void)state;
+    save_well(1, 0);
+    sweep_allocations(save_swept);
+    sweep_allocations(find_swept);
+    save_well(3, 1);
+    assert_nothing_temporary();
+    assert_int_equal(latest(), 3);
+}
+
+#define STORY(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        STORY(given_a_save_everything_comes_back),
+        STORY(given_a_shard_limit_tensors_spread_over_files),
+        STORY(given_no_tensors_and_no_config_a_checkpoint_is_still_one),
+        STORY(given_a_wrong_name_or_shape_the_copy_is_refused),
+        STORY(given_nothing_saved_latest_is_none_and_a_step_is_an_error),
+        STORY(given_keep_latest_two_the_older_ones_go),
+        STORY(given_a_damaged_newer_folder_keeping_one_never_deletes_the_good_one),
+        STORY(given_the_same_step_again_the_new_one_takes_its_place),
+        STORY(given_any_file_damaged_resume_takes_the_one_before_and_says_why),
+        STORY(given_other_folders_beside_they_are_left_alone),
+        STORY(given_impossible_contents_nothing_is_written),
+        STORY(given_a_full_disk_at_any_byte_the_earlier_checkpoint_stays),
+        STORY(given_a_small_file_system_that_fills_up_the_earlier_checkpoint_stays),
+        STORY(given_a_process_killed_while_it_writes_the_next_one_recovers),
+        STORY(given_kills_at_random_moments_there_is_always_a_valid_checkpoint),
+        STORY(given_a_tensor_in_pieces_any_range_of_rows_is_read),
+        STORY(given_pieces_with_a_gap_or_an_overlap_the_checkpoint_is_invalid),
+        STORY(given_any_allocation_refused_nothing_leaks_and_the_earlier_one_stays),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -3,6 +3,7 @@
 #ifndef OCT_BASE_THREAD_H
 #define OCT_BASE_THREAD_H
 
+#include <octet/threads.h>
 #include <stdint.h>
 
 /* `thread` is in 0 .. oct_threads()-1 and picks a slice of scratch memory, never a result. */
@@ -12,9 +13,5 @@ typedef void (*oct_task)(void *context, int64_t task, int thread);
  * task runs serially with thread 0: such inner calls must not use per-thread scratch of the outer
  * loop. */
 void oct_parallel(int64_t n_tasks, oct_task task, void *context);
-
-int oct_threads(void); /* threads that oct_parallel uses; default OMP_NUM_THREADS or the CPUs this
-                          process may use */
-void oct_threads_set(int n); /* n >= 1 */
 
 #endif

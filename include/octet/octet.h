@@ -1,0 +1,12 @@
+/* octet: 8-bit floating-point formats, quantizers and products on CPUs. Includes the whole public
+ * API. */
+#ifndef OCTET_OCTET_H
+#define OCTET_OCTET_H
+
+#include <octet/format.h>
+#include <octet/quantize.h>
+#include <octet/status.h>
+#include <octet/tensor.h>
+#include <octet/threads.h>
+
+#endif

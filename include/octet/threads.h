@@ -1,0 +1,16 @@
+/* Threads of this process's loops. Results are the same bits for any number of them. */
+#ifndef OCTET_THREADS_H
+#define OCTET_THREADS_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* At least 1. The default is OMP_NUM_THREADS or the CPUs that this process may use. */
+int oct_threads(void);
+void oct_threads_set(int n); /* n < 1 counts as 1 */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,164 @@
+/* The public quantizers and product (octet/quantize.h) over the internal ones. */
+#include <octet/quantize.h>
+
+#include <math.h>
+
+#include "base/alloc.h"
+#include "base/arena.h"
+#include "base/checked.h"
+#include "base/thread.h"
+#include "kernel/gemm.h"
+#include "kernel/select.h"
+#include "quant/qmatrix.h"
+
+#define TASK_ROWS 64
+
+static bool is_matrix(int64_t rows, int64_t cols) {
+    int64_t n;
+    return rows >= 0 && cols >= 0 && oct_mul_i64(rows, cols, &n);
+}
+
+static bool is_source(oct_dtype dtype) {
+    return dtype == OCT_F32 || dtype == OCT_BF16;
+}
+
+static bool is_mx(oct_dtype format) {
+    return format == OCT_E4M3 || format == OCT_E5M2;
+}
+
+static bool is_code(oct_dtype format) {
+    return is_mx(format) || format == OCT_HIF8;
+}
+
+size_t oct_mx_scale_bytes(int64_t rows, int64_t cols) {
+    return (size_t)(rows * oct_ceil_div(cols, OCT_MX_BLOCK));
+}
+
+typedef struct mx_job {
+    oct_matrix_view x;
+    oct_dtype format;
+    oct_scale_mode mode;
+    oct_mx_output out;
+} mx_job;
+
+static oct_matrix_view task_view(const oct_matrix_view *x, int64_t task) {
+    oct_matrix_view part = *x;
+    part.data =
+        (const char *)x->data + (size_t)(task * TASK_ROWS * x->ld) * oct_dtype_bytes(x->dtype);
+    part.rows = oct_min_i64(TASK_ROWS, x->rows - task * TASK_ROWS);
+    return part;
+}
+
+static void mx_rows_task(void *context, int64_t task, int thread) {
+    const mx_job *j = context;
+    (void)thread;
+    oct_matrix_view part = task_view(&j->x, task);
+    oct_mx_output out = j->out;
+    out.codes += task * TASK_ROWS * out.ld_codes;
+    out.scales += task * TASK_ROWS * out.ld_scales;
+    oct_kernels_current()->quantize->mx_rows(&part, j->format, j->mode, &out);
+}
+
+static void mx_cols_task(void *context, int64_t task, int thread) {
+    const mx_job *j = context;
+    (void)thread;
+    oct_matrix_view part = task_view(&j->x, task);
+    oct_mx_output out = j->out;
+    out.codes += task * TASK_ROWS;
+    out.scales += task * TASK_ROWS / OCT_MX_BLOCK;
+    oct_kernels_current()->quantize->mx_cols(&part, j->format, j->mode, &out);
+}
+
+oct_status oct_mx_quantize(const void *x, oct_dtype x_dtype, int64_t rows, int64_t cols,
+                           oct_dtype format, oct_scale_mode mode, uint8_t *codes, uint8_t *scales) {
+    if (!is_matrix(rows, cols) || !is_source(x_dtype) || !is_mx(format))
+        return OCT_INVALID;
+    mx_job j = {{x, x_dtype, rows, cols, cols},
+                format,
+                mode,
+                {codes, cols, scales, oct_ceil_div(cols, OCT_MX_BLOCK)}};
+    oct_parallel(oct_ceil_div(rows, TASK_ROWS), mx_rows_task, &j);
+    return OCT_OK;
+}
+
+oct_status oct_mx_quantize_transposed(const void *x, oct_dtype x_dtype, int64_t rows, int64_t cols,
+                                      oct_dtype format, oct_scale_mode mode, uint8_t *codes,
+                                      uint8_t *scales) {
+    if (!is_matrix(rows, cols) || !is_source(x_dtype) || !is_mx(format))
+        return OCT_INVALID;
+    mx_job j = {{x, x_dtype, rows, cols, cols},
+                format,
+                mode,
+                {codes, rows, scales, oct_ceil_div(rows, OCT_MX_BLOCK)}};
+    oct_parallel(oct_ceil_div(rows, TASK_ROWS), mx_cols_task, &j);
+    return OCT_OK;
+}
+
+oct_status oct_mx_dequantize(const uint8_t *codes, const uint8_t *scales, int64_t rows,
+                             int64_t cols, oct_dtype format, float *y) {
+    if (!is_matrix(rows, cols) || !is_mx(format))
+        return OCT_INVALID;
+    int64_t blocks = oct_ceil_div(cols, OCT_MX_BLOCK);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < cols; c++)
+            y[r * cols + c] = oct_fp8_decode(format, codes[r * cols + c]) *
+                              oct_e8m0_decode(scales[r * blocks + c / OCT_MX_BLOCK]);
+    return OCT_OK;
+}
+
+oct_status oct_tensor_quantize(const void *x, oct_dtype x_dtype, int64_t rows, int64_t cols,
+                               oct_dtype format, float target, uint8_t *codes, float *scale) {
+    if (!is_matrix(rows, cols) || !is_source(x_dtype) || !is_code(format) || !(target > 0) ||
+        isinf(target))
+        return OCT_INVALID;
+    const oct_quantize_kernels *kernels = oct_kernels_current()->quantize;
+    oct_matrix_view view = {x, x_dtype, rows, cols, cols};
+    *scale = oct_scale_from_amax(kernels->amax(&view), target);
+    kernels->scaled(&view, format, *scale, codes, cols);
+    return OCT_OK;
+}
+
+oct_status oct_tensor_dequantize(const uint8_t *codes, float scale, int64_t rows, int64_t cols,
+                                 oct_dtype format, float *y) {
+    if (!is_matrix(rows, cols) || !is_code(format))
+        return OCT_INVALID;
+    oct_kernels_current()->quantize->decode_scaled(codes, rows, cols, cols, format, scale, y, cols);
+    return OCT_OK;
+}
+
+static oct_operand operand(const oct_codes *codes, int64_t K) {
+    bool mx = codes->mx_scales != NULL;
+    return (oct_operand){.dtype = codes->format,
+                         .layout = OCT_K_CONTIGUOUS,
+                         .data = codes->codes,
+                         .ld = K,
+                         .scaling = mx ? OCT_SCALING_MX : OCT_SCALING_TENSOR,
+                         .scales = mx ? (const void *)codes->mx_scales : &codes->tensor_scale,
+                         .ld_scales = oct_ceil_div(K, OCT_MX_BLOCK),
+                         .block_rows = 1};
+}
+
+static bool is_operand(const oct_codes *codes) {
+    return codes->mx_scales ? is_mx(codes->format) : is_code(codes->format);
+}
+
+oct_status oct_codes_multiply(const oct_codes *a, const oct_codes *b, int64_t M, int64_t N,
+                              int64_t K, float *c) {
+    if (!is_matrix(M, N) || !is_matrix(M, K) || !is_matrix(N, K) || !is_operand(a) ||
+        !is_operand(b))
+        return OCT_INVALID;
+    const oct_gemm_problem problem = {.M = M,
+                                      .N = N,
+                                      .K = K,
+                                      .a = operand(a, K),
+                                      .b = operand(b, K),
+                                      .c = c,
+                                      .c_dtype = OCT_F32,
+                                      .ld_c = N};
+    void *workspace = oct_malloc(oct_gemm_workspace(&problem, 1, OCT_GEMM_AUTO));
+    if (!workspace)
+        return OCT_NO_MEMORY;
+    oct_gemm(&problem, 1, OCT_GEMM_AUTO, workspace);
+    oct_free(workspace);
+    return OCT_OK;
+}

@@ -4,14 +4,17 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "kernel/elementwise.h"
 #include "kernel/gemm_kernels.h"
 
 static oct_kernels current;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 oct_kernels oct_kernels_select(oct_cpu_features features) {
-    return (oct_kernels){
-        .features = features, .quantize = &oct_quantize_kernels_ref, .gemm = &oct_gemm_kernels_ref};
+    return (oct_kernels){.features = features,
+                         .quantize = &oct_quantize_kernels_ref,
+                         .elementwise = oct_elementwise_select(features.level),
+                         .gemm = &oct_gemm_kernels_ref};
 }
 
 static void choose_best(void) {

@@ -20,10 +20,22 @@ struct oct_arena {
     size_t n_chunks, capacity;
     size_t current; /* index of the chunk that allocations come from; later chunks are empty */
     size_t used_bytes, peak_bytes;
+    size_t min_chunk_bytes;
 };
 
+static oct_arena *create(size_t min_chunk_bytes) {
+    oct_arena *arena = oct_calloc_array(1, sizeof(oct_arena));
+    if (arena)
+        arena->min_chunk_bytes = min_chunk_bytes;
+    return arena;
+}
+
 oct_arena *oct_arena_create(void) {
-    return oct_calloc_array(1, sizeof(oct_arena));
+    return create(MIN_CHUNK_BYTES);
+}
+
+oct_arena *oct_arena_create_exact(void) {
+    return create(0);
 }
 
 void oct_arena_destroy(oct_arena *arena) {
@@ -64,7 +76,7 @@ void *oct_arena_alloc(oct_arena *arena, size_t n_bytes) {
         at++;
     if (at == arena->n_chunks) {
         at = arena->n_chunks ? arena->current + 1 : 0;
-        if (!insert_chunk(arena, at, size > MIN_CHUNK_BYTES ? size : MIN_CHUNK_BYTES))
+        if (!insert_chunk(arena, at, size > arena->min_chunk_bytes ? size : arena->min_chunk_bytes))
             return NULL;
     }
     arena->current = at;

@@ -16,6 +16,8 @@ typedef struct oct_arena_mark {
 } oct_arena_mark;
 
 oct_arena *oct_arena_create(void); /* NULL when refused */
+/* An arena for few blocks that stay: takes from the heap what is asked for, no reserve. */
+oct_arena *oct_arena_create_exact(void);
 void oct_arena_destroy(oct_arena *arena);
 
 /* 64-byte aligned, uninitialised; NULL when the heap refuses or the size overflows. */

@@ -1,15 +1,51 @@
 /* Causal self-attention with grouped queries and rotary positions: y = wo(attend(q, k, v)).
  *
- * q (T, H hd), k and v (T, G hd); H heads, G key-value heads (G divides H), hd elements a head.
- * q and k are optionally normalised over each head (q_norm, k_norm), then rotated. */
+ * x, y (T,D); q (T, H hd), k and v (T, G hd): H heads, G key-value heads (G divides H), hd elements
+ * a head. q and k are normalised over each head (q_norm, k_norm; optional), then rotated.
+ *
+ * Kept for backward: q, k, v, o, and 4 bytes a head for the softmax. With norms, q and k are kept
+ * as they came from wq and wk; backward normalises and rotates them again. */
 #ifndef OCT_NN_ATTENTION_H
 #define OCT_NN_ATTENTION_H
 
 #include "nn/linear.h"
 #include "nn/module.h"
+#include "nn/norm.h"
+#include "op/rope.h"
 
-/* Keys (rotated) and values of the tokens so far, for generation: one pair of matrices
- * (B, max_len, G hd) a layer. */
+/* The rotary table that all layers of a model share. It grows when a longer sequence comes. */
+typedef struct oct_rotary {
+    oct_rope_config config;
+    oct_rope_table *table;
+    int64_t n_positions;
+} oct_rotary;
+
+oct_status oct_rotary_reserve(oct_rotary *rotary, int64_t n_positions);
+void oct_rotary_clear(oct_rotary *rotary);
+
+typedef struct oct_attention_config {
+    int64_t dim, n_heads, n_kv_heads, head_dim; /* D, H, G, hd */
+    bool qk_norm;
+    float norm_eps;
+    int64_t layer;      /* its place in a key-value cache */
+    oct_rotary *rotary; /* outlives the module */
+    oct_init qkv_init, wo_init;
+} oct_attention_config;
+
+typedef struct oct_attention {
+    oct_module base;
+    oct_attention_config config;
+    oct_linear *wq, *wk, *wv, *wo;
+    oct_norm *q_norm, *k_norm; /* NULL: none */
+} oct_attention;
+
+/* The parent owns the result. With step->kv set, forward appends keys and values to the cache and
+ * attends to all of it; there is no backward then. */
+oct_status oct_attention_create(oct_module *parent, const char *component,
+                                const oct_attention_config *config, oct_attention **out);
+
+/* Keys (rotated) and values of the tokens so far, for generation: a pair of matrices
+ * (B, max_len, width) a layer. */
 typedef struct oct_kv_cache {
     int64_t n_layers, B, max_len, width; /* width = G hd */
     int64_t length;                      /* tokens held; grown by the model after a step */

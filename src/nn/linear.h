@@ -20,6 +20,10 @@ oct_status oct_linear_create(oct_module *parent, const char *component, int64_t 
                              int64_t out_features, oct_init weight_init, const oct_init *bias_init,
                              oct_linear **out);
 
+/* A linear without bias whose weight is another module's parameter (N,K): a tied head. */
+oct_status oct_linear_create_tied(oct_module *parent, const char *component, oct_param *weight,
+                                  oct_linear **out);
+
 /* The module as a linear, or NULL: true for whatever ops it has now. */
 oct_linear *oct_linear_from(oct_module *m);
 

@@ -51,6 +51,7 @@ typedef struct oct_param {
     int64_t shape[3]; /* linear weight (N,K); experts (E,N,K); norm (D) */
     float *value;     /* the fp32 master, the only source of truth */
     float *grad;      /* fp32, same shape; backward adds to it; NULL when frozen or not training */
+    bool frozen;      /* gets no gradient */
     uint64_t version; /* grows whenever `value` changes; caches compare it */
     oct_init init;
 } oct_param;
@@ -110,6 +111,10 @@ oct_module *oct_module_find(oct_module *root, const char *name); /* NULL when th
 oct_status oct_module_params(oct_module *root, oct_param ***params, int64_t *n_params);
 
 bool oct_module_keeps_input(const oct_module *m);
+static inline void oct_module_replace_input(oct_module *m, const oct_tensor *x) {
+    if (m->ops->replace_input)
+        m->ops->replace_input(m, x);
+}
 
 static inline oct_status oct_forward(oct_module *m, oct_step *step, const oct_tensor *x,
                                      oct_tensor *y) {

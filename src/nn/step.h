@@ -44,6 +44,13 @@ void oct_step_leave(oct_step *step, oct_step_mark mark);
 /* A new (rows, cols) tensor with an id of its own. data == NULL: memory refused. */
 oct_tensor oct_step_scratch(oct_step *step, oct_dtype dtype, int64_t rows, int64_t cols);
 oct_tensor oct_step_saved(oct_step *step, oct_dtype dtype, int64_t rows, int64_t cols);
+/* A tensor whose values change in place needs a new id, else shared quantizations of the old values
+ * would be found for it. */
+static inline uint64_t oct_step_new_id(oct_step *step) {
+    return ++step->next_id;
+}
+/* Memory on the saved stack for a module's own notes; NULL: refused. */
+void *oct_step_keep(oct_step *step, size_t n_bytes);
 /* On the saved stack if saving and `keep`, else in scratch. */
 oct_tensor oct_step_tensor(oct_step *step, oct_dtype dtype, int64_t rows, int64_t cols, bool keep);
 

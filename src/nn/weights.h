@@ -11,6 +11,8 @@
 #include "nn/module.h"
 #include "quant/qmatrix.h"
 
+/* Entries are keyed by the parameter's address: destroy the weights before the parameters. One
+ * thread drives it. */
 typedef struct oct_weights oct_weights;
 
 oct_status oct_weights_create(oct_weights **out);

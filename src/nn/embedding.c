@@ -1,0 +1,46 @@
+/* Embedding: see embedding.h. Forward keeps a pointer to the ids. */
+#include "nn/embedding.h"
+
+#include "base/alloc.h"
+#include "nn/step.h"
+#include "op/elementwise.h"
+
+static oct_status forward(oct_module *m, oct_step *step, const oct_tensor *x, oct_tensor *y) {
+    oct_embedding *embedding = (oct_embedding *)m;
+    oct_tensor weight;
+    oct_status status =
+        oct_weights_dense(step->weights, embedding->weight, step->activation, &weight);
+    if (status)
+        return status;
+    if (step->save == OCT_SAVE_FOR_BACKWARD)
+        m->saved = x->data;
+    return oct_embedding_forward(&weight, x->data, y);
+}
+
+static oct_status backward(oct_module *m, oct_step *step, const oct_tensor *dy, oct_tensor *dx,
+                           oct_accumulate accumulate) {
+    (void)step, (void)dx, (void)accumulate;
+    oct_param *weight = ((oct_embedding *)m)->weight;
+    if (!weight->grad)
+        return OCT_OK;
+    return oct_embedding_backward(dy, m->saved, weight->shape[0], weight->grad);
+}
+
+static const oct_module_ops ops = {
+    .type_name = "Embedding", .forward = forward, .backward = backward, .keeps_input = true};
+
+oct_status oct_embedding_create(oct_module *parent, const char *component, int64_t V, int64_t D,
+                                oct_init init, oct_embedding **out) {
+    oct_embedding *embedding = oct_calloc_array(1, sizeof *embedding);
+    if (!embedding)
+        return OCT_NO_MEMORY;
+    embedding->base.kind = OCT_MODULE_EMBEDDING;
+    oct_status status = oct_module_init(&embedding->base, &ops, parent, component);
+    if (status) {
+        oct_module_destroy(&embedding->base);
+        return status;
+    }
+    *out = embedding;
+    return oct_module_add_param(&embedding->base, "weight", 2, (int64_t[]){V, D}, init,
+                                &embedding->weight);
+}

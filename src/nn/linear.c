@@ -1,0 +1,94 @@
+/* Linear in high precision: see linear.h. Forward keeps a pointer to x, nothing else. */
+#include "nn/linear.h"
+
+#include "base/alloc.h"
+#include "nn/step.h"
+#include "op/matmul.h"
+
+static oct_status forward(oct_module *m, oct_step *step, const oct_tensor *x, oct_tensor *y) {
+    oct_linear *linear = (oct_linear *)m;
+    oct_tensor weight, bias = {0};
+    oct_status status = oct_weights_dense(step->weights, linear->weight, step->activation, &weight);
+    if (!status && linear->bias)
+        status = oct_weights_dense(step->weights, linear->bias, OCT_F32, &bias);
+    if (status)
+        return status;
+    if (step->save == OCT_SAVE_FOR_BACKWARD) {
+        oct_tensor *kept = oct_step_keep(step, sizeof *kept);
+        if (!kept)
+            return OCT_NO_MEMORY;
+        *kept = *x;
+        m->saved = kept;
+    }
+    return oct_matmul_forward(x, &weight, bias.data, y, step->scratch);
+}
+
+static oct_status backward(oct_module *m, oct_step *step, const oct_tensor *dy, oct_tensor *dx,
+                           oct_accumulate accumulate) {
+    oct_linear *linear = (oct_linear *)m;
+    oct_status status = OCT_OK;
+    if (linear->weight->grad)
+        status = oct_matmul_weight_gradient(dy, m->saved, linear->weight->grad, step->scratch);
+    if (!status && linear->bias && linear->bias->grad)
+        status = oct_matmul_bias_gradient(dy, linear->bias->grad, step->scratch);
+    if (status || !dx)
+        return status;
+    oct_tensor weight;
+    status = oct_weights_dense(step->weights, linear->weight, step->activation, &weight);
+    if (status)
+        return status;
+    return oct_matmul_input_gradient(dy, &weight, dx, accumulate, step->scratch);
+}
+
+static void replace_input(oct_module *m, const oct_tensor *x) {
+    *(oct_tensor *)m->saved = *x;
+}
+
+const oct_module_ops oct_linear_ops = {.type_name = "Linear",
+                                       .forward = forward,
+                                       .backward = backward,
+                                       .keeps_input = true,
+                                       .replace_input = replace_input};
+
+/* On failure after this the parent owns the module: it goes with the tree. */
+static oct_status create(oct_module *parent, const char *component, int64_t in_features,
+                         int64_t out_features, oct_linear **out) {
+    oct_linear *linear = oct_calloc_array(1, sizeof *linear);
+    if (!linear)
+        return OCT_NO_MEMORY;
+    linear->base.kind = OCT_MODULE_LINEAR;
+    linear->in_features = in_features;
+    linear->out_features = out_features;
+    oct_status status = oct_module_init(&linear->base, &oct_linear_ops, parent, component);
+    if (status) {
+        oct_module_destroy(&linear->base);
+        return status;
+    }
+    *out = linear;
+    return OCT_OK;
+}
+
+oct_status oct_linear_create(oct_module *parent, const char *component, int64_t in_features,
+                             int64_t out_features, oct_init weight_init, const oct_init *bias_init,
+                             oct_linear **out) {
+    oct_status status = create(parent, component, in_features, out_features, out);
+    if (status)
+        return status;
+    int64_t shape[2] = {out_features, in_features};
+    status = oct_module_add_param(&(*out)->base, "weight", 2, shape, weight_init, &(*out)->weight);
+    if (status || !bias_init)
+        return status;
+    return oct_module_add_param(&(*out)->base, "bias", 1, &out_features, *bias_init, &(*out)->bias);
+}
+
+oct_status oct_linear_create_tied(oct_module *parent, const char *component, oct_param *weight,
+                                  oct_linear **out) {
+    oct_status status = create(parent, component, weight->shape[1], weight->shape[0], out);
+    if (!status)
+        (*out)->weight = weight;
+    return status;
+}
+
+oct_linear *oct_linear_from(oct_module *m) {
+    return m->kind == OCT_MODULE_LINEAR ? (oct_linear *)m : NULL;
+}

@@ -10,12 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum oct_model_family { OCT_MODEL_LLAMA3, OCT_MODEL_QWEN3 } oct_model_family;
+#include "op/rope.h"
 
-typedef enum oct_rope_scaling_kind {
-    OCT_ROPE_SCALING_NONE,
-    OCT_ROPE_SCALING_LLAMA3 /* low frequencies are stretched by a factor, with a smooth passage */
-} oct_rope_scaling_kind;
+typedef enum oct_model_family { OCT_MODEL_LLAMA3, OCT_MODEL_QWEN3 } oct_model_family;
 
 typedef struct oct_model_args {
     oct_model_family family;
@@ -33,7 +30,7 @@ typedef struct oct_model_args {
     bool depth_init;          /* wo, w2, w3 start at 0.02 / sqrt(2 (layer + 1)); else layers + 1 is
                                  n_layers */
     double rope_theta;
-    oct_rope_scaling_kind rope_scaling;
+    oct_rope_scaling rope_scaling; /* OCT_ROPE_UNSCALED or OCT_ROPE_LLAMA3 */
     double rope_scaling_factor, rope_low_freq_factor, rope_high_freq_factor;
     int64_t rope_original_max_position_embeddings;
 } oct_model_args;

@@ -16,6 +16,8 @@
 #include "nn/attention.h"
 #include "nn/module.h"
 #include "nn/step.h"
+#include "nn/transformer_block.h"
+#include "op/loss.h"
 
 typedef struct oct_model oct_model;
 
@@ -52,12 +54,7 @@ void oct_model_zero_gradients(oct_model *model);
 void oct_model_changed(oct_model *model);
 
 /* Activation checkpointing: what a layer's backward computes again instead of keeping. Gradients
- * are the same bits in every mode (weights and inputs are the same). */
-typedef enum oct_recompute {
-    OCT_RECOMPUTE_NONE,
-    OCT_RECOMPUTE_OP, /* cheap operators only: norms and SwiGLU */
-    OCT_RECOMPUTE_FULL
-} oct_recompute;
+ * are the same bits in every mode. Between steps only. */
 void oct_model_set_recompute(oct_model *model, oct_recompute mode); /* all layers */
 /* torchtitan's selective option n: every n-th layer in full (layers n-1, 2n-1, ...), n >= 1. */
 void oct_model_set_recompute_every(oct_model *model, int64_t n);
@@ -66,10 +63,11 @@ void oct_model_set_layer_recompute(oct_model *model, int64_t layer, oct_recomput
 /* A step comes from oct_step_create(weights, activation dtype, &step); B, S and position are set by
  * these functions. Tokens are (B,S) ids, each in 0 .. V-1 (checked: OCT_INVALID). */
 
-/* Training: the summed cross-entropy of the targets that are >= 0 (a negative one is ignored) and
- * their number, and `grad_scale` times its gradient, added to the parameters' gradients. The head
- * runs over slices of rows, so that logits of the whole batch never exist. For a mean over n valid
- * tokens pass grad_scale = 1 / n. `*loss_sum` may come out as non-finite: that's for the caller. */
+/* Training: the summed cross-entropy of the targets (T; OCT_IGNORE_LABEL counts for nothing) and
+ * the number of those that count, and `grad_scale` times its gradient, added to the parameters'
+ * gradients. The head runs over slices of rows, so that logits of the whole batch never exist. For
+ * a mean over n valid tokens pass grad_scale = 1 / n. `*loss_sum` may come out as non-finite:
+ * that's for the caller. */
 oct_status oct_model_train(oct_model *model, oct_step *step, int64_t B, int64_t S,
                            const int32_t *tokens, const int32_t *targets, float grad_scale,
                            double *loss_sum, int64_t *n_valid);

@@ -1,0 +1,142 @@
+/* Hugging Face's names and weight layout: see hf_names.h.
+ *
+ * Both names are a prefix outside the layers, or "layers.N." and a suffix; llama3 and qwen3 differ
+ * only in which of the suffixes they have. */
+#include "model/hf_names.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct name_pair {
+    const char *name, *hf_name;
+} name_pair;
+
+static const name_pair outer_names[] = {
+    {"tok_embeddings", "model.embed_tokens"},
+    {"norm", "model.norm"},
+    {"output", "lm_head"},
+};
+
+static const name_pair layer_names[] = {
+    {"attention_norm", "input_layernorm"},    {"attention", "self_attn"},
+    {"attention.wq", "self_attn.q_proj"},     {"attention.wk", "self_attn.k_proj"},
+    {"attention.wv", "self_attn.v_proj"},     {"attention.wo", "self_attn.o_proj"},
+    {"attention.q_norm", "self_attn.q_norm"}, {"attention.k_norm", "self_attn.k_norm"},
+    {"ffn_norm", "post_attention_layernorm"}, {"feed_forward", "mlp"},
+    {"feed_forward.w1", "mlp.gate_proj"},     {"feed_forward.w2", "mlp.down_proj"},
+    {"feed_forward.w3", "mlp.up_proj"},
+};
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+typedef enum side { OURS, THEIRS } side;
+
+static const char *of(const name_pair *pair, side s) {
+    return s == OURS ? pair->name : pair->hf_name;
+}
+
+/* "weight" and "bias" end a parameter's name; *n is what comes before them. */
+static const char *parameter_suffix(const char *name, size_t *n) {
+    static const char *const suffixes[] = {".weight", ".bias"};
+    size_t length = strlen(name);
+    for (size_t i = 0; i < COUNT(suffixes); i++) {
+        size_t m = strlen(suffixes[i]);
+        if (length > m && strcmp(name + length - m, suffixes[i]) == 0) {
+            *n = length - m;
+            return name + length - m;
+        }
+    }
+    *n = length;
+    return name + length;
+}
+
+static const name_pair *find(const name_pair *pairs, size_t n_pairs, side s, const char *name,
+                             size_t n) {
+    for (size_t i = 0; i < n_pairs; i++)
+        if (strlen(of(&pairs[i], s)) == n && strncmp(of(&pairs[i], s), name, n) == 0)
+            return &pairs[i];
+    return NULL;
+}
+
+/* The length of "layers.N" at the start of a name, 0 if it isn't there. */
+static size_t layer_prefix(const char *name, const char *layers) {
+    size_t n = strlen(layers), m = n;
+    if (strncmp(name, layers, n) != 0)
+        return 0;
+    while (isdigit((unsigned char)name[m]))
+        m++;
+    return m > n && (name[m] == '.' || name[m] == '\0') ? m : 0;
+}
+
+static bool translate(oct_model_family family, side from, const char *name,
+                      char out[OCT_HF_MODULE_NAME_SIZE]) {
+    static const char *const layers[] = {"layers.", "model.layers."};
+    side to = from == OURS ? THEIRS : OURS;
+    size_t n;
+    const char *suffix = parameter_suffix(name, &n);
+    const name_pair *pair = find(outer_names, COUNT(outer_names), from, name, n);
+    if (pair)
+        return snprintf(out, OCT_HF_MODULE_NAME_SIZE, "%s%s", of(pair, to), suffix) <
+               OCT_HF_MODULE_NAME_SIZE;
+    size_t prefix = layer_prefix(name, layers[from]), skipped = strlen(layers[from]);
+    if (!prefix)
+        return false;
+    int digits = (int)(prefix - skipped);
+    if (name[prefix] == '\0')
+        return snprintf(out, OCT_HF_MODULE_NAME_SIZE, "%s%.*s", layers[to], digits,
+                        name + skipped) < OCT_HF_MODULE_NAME_SIZE;
+    if (n <= prefix)
+        return false;
+    pair = find(layer_names, COUNT(layer_names), from, name + prefix + 1, n - prefix - 1);
+    if (!pair || (family == OCT_MODEL_LLAMA3 && strstr(pair->name, "attention.") &&
+                  strstr(pair->name, "_norm")))
+        return false;
+    return snprintf(out, OCT_HF_MODULE_NAME_SIZE, "%s%.*s.%s%s", layers[to], digits, name + skipped,
+                    of(pair, to), suffix) < OCT_HF_MODULE_NAME_SIZE;
+}
+
+bool oct_hf_name(oct_model_family family, const char *name, char out[OCT_HF_MODULE_NAME_SIZE]) {
+    if (strcmp(name, "layers") == 0) {
+        snprintf(out, OCT_HF_MODULE_NAME_SIZE, "model.layers");
+        return true;
+    }
+    return translate(family, OURS, name, out);
+}
+
+bool oct_name_from_hf(oct_model_family family, const char *hf_name,
+                      char out[OCT_HF_MODULE_NAME_SIZE]) {
+    if (strcmp(hf_name, "model.layers") == 0) {
+        snprintf(out, OCT_HF_MODULE_NAME_SIZE, "layers");
+        return true;
+    }
+    return translate(family, THEIRS, hf_name, out);
+}
+
+const char *oct_hf_namer_name(void *context, const oct_module *m) {
+    oct_hf_namer *namer = context;
+    return oct_hf_name(namer->family, m->name, namer->name) ? namer->name : m->name;
+}
+
+int64_t oct_hf_permuted_heads(const oct_model_args *args, const char *name) {
+    if (args->family != OCT_MODEL_LLAMA3)
+        return 0;
+    if (strstr(name, ".attention.wq."))
+        return args->n_heads;
+    return strstr(name, ".attention.wk.") ? args->n_kv_heads : 0;
+}
+
+/* Pair i of a head is rows 2i, 2i+1 here and rows i, i + head_dim/2 there. */
+void oct_hf_permute_rows(oct_hf_direction direction, int64_t n_heads, int64_t head_dim,
+                         size_t n_bytes_per_row, const void *src, void *dst) {
+    for (int64_t h = 0; h < n_heads; h++) {
+        for (int64_t i = 0; i < head_dim; i++) {
+            int64_t ours = h * head_dim + i;
+            int64_t theirs = h * head_dim + i / 2 + (i % 2) * (head_dim / 2);
+            int64_t to = direction == OCT_TO_HF ? theirs : ours;
+            int64_t from = direction == OCT_TO_HF ? ours : theirs;
+            memcpy((char *)dst + (size_t)to * n_bytes_per_row,
+                   (const char *)src + (size_t)from * n_bytes_per_row, n_bytes_per_row);
+        }
+    }
+}

@@ -1,0 +1,239 @@
+/* Building models, their parameters and totals: see model.h. Running them is run.c's. */
+#include "model/model.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "model/tree.h"
+#include "nn/feed_forward.h"
+
+static void destroy_model(oct_module *m) {
+    oct_model *model = (oct_model *)m;
+    oct_rotary_clear(&model->rotary);
+    oct_free(model->layers);
+    oct_free(model->params);
+}
+
+/* Containers have no forward of their own. */
+static const oct_module_ops model_ops = {.type_name = "Transformer", .destroy = destroy_model};
+static const oct_module_ops layers_ops = {.type_name = "ModuleDict"};
+
+/* torch.nn.init.trunc_normal_ cuts at -2 and 2, not at multiples of std. */
+static oct_init truncated(double std, double cut) {
+    return (oct_init){OCT_INIT_TRUNCATED_NORMAL, (float)std, (float)-cut, (float)cut};
+}
+
+static oct_init linear_init(void) {
+    return truncated(0.02, 2.0);
+}
+
+/* wo, w2 and w3: smaller the deeper, as each layer adds to the residual stream twice. */
+static oct_init deep_init(const oct_model_args *args, int64_t layer) {
+    int64_t depth = args->depth_init ? layer + 1 : args->n_layers;
+    return truncated(0.02 / sqrt(2.0 * (double)depth), 2.0);
+}
+
+static oct_init head_init(const oct_model_args *args) {
+    double std = 1.0 / sqrt((double)args->dim);
+    return truncated(std, 3.0 * std);
+}
+
+static void configure_rotary(oct_model *model) {
+    const oct_model_args *args = &model->args;
+    model->rotary.config = (oct_rope_config){
+        .dims = args->head_dim,
+        .theta = args->rope_theta,
+        .pairs = args->family == OCT_MODEL_LLAMA3 ? OCT_ROPE_INTERLEAVED : OCT_ROPE_HALVES,
+        .scaling = args->rope_scaling,
+        .factor = args->rope_scaling_factor,
+        .original_context = (double)args->rope_original_max_position_embeddings,
+        .low_freq_factor = args->rope_low_freq_factor,
+        .high_freq_factor = args->rope_high_freq_factor};
+}
+
+static oct_status build_layer(oct_model *model, oct_module *layers, int64_t layer) {
+    const oct_model_args *args = &model->args;
+    oct_init deep = deep_init(args, layer);
+    const oct_attention_config attention = {.dim = args->dim,
+                                            .n_heads = args->n_heads,
+                                            .n_kv_heads = args->n_kv_heads,
+                                            .head_dim = args->head_dim,
+                                            .qk_norm = args->qk_norm,
+                                            .norm_eps = (float)args->norm_eps,
+                                            .layer = layer,
+                                            .rotary = &model->rotary,
+                                            .qkv_init = linear_init(),
+                                            .wo_init = deep};
+    char name[24];
+    snprintf(name, sizeof name, "%lld", (long long)layer);
+    oct_block *b;
+    oct_attention *a;
+    oct_feed_forward *ff;
+    float eps = (float)args->norm_eps;
+    oct_status status = oct_block_create(layers, name, &b);
+    if (status ||
+        (status =
+             oct_norm_create(&b->base, "attention_norm", args->dim, eps, &b->attention_norm)) ||
+        (status = oct_attention_create(&b->base, "attention", &attention, &a)) ||
+        (status = oct_norm_create(&b->base, "ffn_norm", args->dim, eps, &b->ffn_norm)) ||
+        (status = oct_feed_forward_create(&b->base, "feed_forward", args->dim, args->hidden_dim,
+                                          linear_init(), deep, &ff)))
+        return status;
+    b->attention = &a->base;
+    b->feed_forward = &ff->base;
+    model->layers[layer] = b;
+    return OCT_OK;
+}
+
+static oct_status build_layers(oct_model *model) {
+    oct_module *layers = oct_calloc_array(1, sizeof *layers);
+    if (!layers)
+        return OCT_NO_MEMORY;
+    oct_status status = oct_module_init(layers, &layers_ops, &model->base, "layers");
+    if (status) {
+        oct_module_destroy(layers);
+        return status;
+    }
+    model->layers = oct_calloc_array((size_t)model->args.n_layers, sizeof(oct_block *));
+    if (!model->layers)
+        return OCT_NO_MEMORY;
+    for (int64_t i = 0; !status && i < model->args.n_layers; i++)
+        status = build_layer(model, layers, i);
+    return status;
+}
+
+static oct_status build_head(oct_model *model) {
+    const oct_model_args *args = &model->args;
+    if (args->enable_weight_tying)
+        return oct_linear_create_tied(&model->base, "output", model->tok_embeddings->weight,
+                                      &model->output);
+    return oct_linear_create(&model->base, "output", args->dim, args->vocab_size, head_init(args),
+                             NULL, &model->output);
+}
+
+static oct_status build(oct_model *model) {
+    const oct_model_args *args = &model->args;
+    /* A tied table starts as the head does: that's what torchtitan draws last. */
+    oct_init table = args->enable_weight_tying ? head_init(args)
+                                               : (oct_init){.kind = OCT_INIT_NORMAL, .std = 1.0f};
+    oct_status status = oct_embedding_create(&model->base, "tok_embeddings", args->vocab_size,
+                                             args->dim, table, &model->tok_embeddings);
+    if (status || (status = build_layers(model)) ||
+        (status = oct_norm_create(&model->base, "norm", args->dim, (float)args->norm_eps,
+                                  &model->norm)) ||
+        (status = build_head(model)))
+        return status;
+    return oct_module_params(&model->base, &model->params, &model->n_params);
+}
+
+oct_status oct_model_create(const oct_model_args *args, oct_params_mode mode, oct_model **out,
+                            oct_error *err) {
+    oct_model_args resolved = *args;
+    oct_status status = oct_model_args_resolve(&resolved, err);
+    if (status)
+        return status;
+    oct_model *model = oct_calloc_array(1, sizeof *model);
+    if (!model)
+        return oct_fail_memory(err);
+    model->args = resolved;
+    model->base.kind = OCT_MODULE_MODEL;
+    model->base.params_mode = mode;
+    configure_rotary(model);
+    if (oct_module_init(&model->base, &model_ops, NULL, "") || build(model)) {
+        oct_model_destroy(model);
+        return oct_fail_memory(err);
+    }
+    *out = model;
+    return OCT_OK;
+}
+
+void oct_model_destroy(oct_model *model) {
+    if (model)
+        oct_module_destroy(&model->base);
+}
+
+const oct_model_args *oct_model_get_args(const oct_model *model) {
+    return &model->args;
+}
+
+oct_module *oct_model_root(oct_model *model) {
+    return &model->base;
+}
+
+oct_param *const *oct_model_params(const oct_model *model, int64_t *n_params) {
+    *n_params = model->n_params;
+    return model->params;
+}
+
+oct_param *oct_model_find_param(const oct_model *model, const char *name) {
+    for (int64_t i = 0; i < model->n_params; i++)
+        if (strcmp(model->params[i]->name, name) == 0)
+            return model->params[i];
+    return NULL;
+}
+
+int64_t oct_model_n_parameters(const oct_model *model) {
+    int64_t n = 0;
+    for (int64_t i = 0; i < model->n_params; i++)
+        n += oct_param_elements(model->params[i]);
+    return n;
+}
+
+double oct_model_flops_per_token(const oct_model *model, int64_t seq_len) {
+    const oct_model_args *args = &model->args;
+    double n = (double)oct_model_n_parameters(model);
+    if (!args->enable_weight_tying)
+        n -= (double)oct_param_elements(model->tok_embeddings->weight);
+    double attention = 12.0 * (double)args->n_layers * (double)args->n_heads *
+                       (double)args->head_dim * (double)seq_len;
+    return 6.0 * n + attention;
+}
+
+oct_status oct_model_enable_training(oct_model *model) {
+    for (int64_t i = 0; i < model->n_params; i++) {
+        oct_param *param = model->params[i];
+        if (param->frozen || param->grad)
+            continue;
+        param->grad = oct_calloc_array((size_t)oct_param_elements(param), sizeof(float));
+        if (!param->grad)
+            return OCT_NO_MEMORY;
+    }
+    return OCT_OK;
+}
+
+void oct_model_zero_gradients(oct_model *model) {
+    for (int64_t i = 0; i < model->n_params; i++) {
+        oct_param *param = model->params[i];
+        if (param->grad)
+            memset(param->grad, 0, (size_t)oct_param_elements(param) * sizeof(float));
+    }
+}
+
+void oct_model_changed(oct_model *model) {
+    for (int64_t i = 0; i < model->n_params; i++)
+        model->params[i]->version++;
+}
+
+void oct_model_set_layer_recompute(oct_model *model, int64_t layer, oct_recompute mode) {
+    oct_block_set_recompute(model->layers[layer], mode);
+}
+
+void oct_model_set_recompute(oct_model *model, oct_recompute mode) {
+    for (int64_t i = 0; i < model->args.n_layers; i++)
+        oct_model_set_layer_recompute(model, i, mode);
+}
+
+void oct_model_set_recompute_every(oct_model *model, int64_t n) {
+    for (int64_t i = 0; i < model->args.n_layers; i++)
+        oct_model_set_layer_recompute(model, i,
+                                      (i + 1) % n == 0 ? OCT_RECOMPUTE_FULL : OCT_RECOMPUTE_NONE);
+}
+
+oct_status oct_model_create_cache(const oct_model *model, oct_dtype activation, int64_t B,
+                                  int64_t max_len, oct_kv_cache **out) {
+    const oct_model_args *args = &model->args;
+    return oct_kv_cache_create(args->n_layers, B, max_len, args->n_kv_heads * args->head_dim,
+                               activation, out);
+}

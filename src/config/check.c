@@ -1,0 +1,115 @@
+/* Rules that concern the words inside a value, or more than one key. What needs to know models,
+ * recipes, module names or the number of ranks is checked where those are known. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/nearest.h"
+#include "config/loader.h"
+
+#define FLOAT8_RECIPE "dynamic_per_tensor_E4M3_E4M3_E4M3"
+
+oct_status oct_loader_fail_text(oct_loader *l, const char *key, const char *what,
+                                const char *expected, const char *got) {
+    return oct_fail(l->builder.err, OCT_INVALID, "%s: %s: %s; expected %s; got %.100s",
+                    oct_job_where(l->job, key), key, what, expected, got);
+}
+
+static bool is_npu_kernel(const char *name) {
+    /* A name that is one slip from npu_gmm is that slip: taken for a fused kernel it would change
+     * what is trained without a word. */
+    return strncmp(name, "npu_", 4) == 0 && oct_edit_distance(name, "npu_gmm") > 1;
+}
+
+static oct_status check_converter(oct_loader *l, const char *name) {
+    static const char *const known[] = {"npu_gmm", "grouped_mm", "quantize.linear.mx",
+                                        "quantize.grouped_mm.mx"};
+    size_t n_known = sizeof known / sizeof known[0];
+    for (size_t i = 0; i < n_known; i++)
+        if (strcmp(name, known[i]) == 0)
+            return OCT_OK;
+    if (is_npu_kernel(name))
+        return OCT_OK;
+    if (strcmp(name, "float8") == 0 || strcmp(name, "quantize.linear.float8") == 0 ||
+        strcmp(name, "quantize.grouped_mm.float8") == 0)
+        return oct_loader_fail_text(l, "model.converters", "float8 converters aren't supported",
+                                    "quantize.linear.mx or quantize.grouped_mm.mx with "
+                                    "recipe_name = \"" FLOAT8_RECIPE "\", the closest",
+                                    name);
+    const char *near = oct_nearest_name(name, known, n_known);
+    return oct_fail(l->builder.err, OCT_INVALID,
+                    "%s: model.converters: an unknown converter; expected npu_gmm, "
+                    "quantize.linear.mx, quantize.grouped_mm.mx or a fused npu_ kernel; got "
+                    "%.100s%s%s",
+                    oct_job_where(l->job, "model.converters"), name,
+                    near ? "; the nearest known one is " : "", near ? near : "");
+}
+
+static oct_status check_converters(oct_loader *l) {
+    const oct_job_list *list = &l->job->model.converters;
+    oct_status status = OCT_OK;
+    for (size_t i = 0; i < list->n && !status; i++)
+        status = check_converter(l, list->items[i]);
+    return status;
+}
+
+static oct_status check_device(oct_loader *l) {
+    const char *device = l->job->job.device;
+    if (strcmp(device, "cpu") == 0)
+        return OCT_OK;
+    return oct_loader_fail_text(l, "job.device",
+                                strcmp(device, "npu") == 0 ? "nothing here drives an Ascend NPU yet"
+                                                           : "the device isn't supported",
+                                "cpu", device);
+}
+
+static oct_status check_selective_option(oct_loader *l) {
+    const char *option = l->job->activation_checkpoint.selective_ac_option;
+    char *end;
+    long every = strtol(option, &end, 10);
+    if (strcmp(option, "op") == 0 || (*option >= '0' && *option <= '9' && !*end && every >= 1))
+        return OCT_OK;
+    return oct_loader_fail_text(l, "activation_checkpoint.selective_ac_option",
+                                "the option is unknown", "\"op\" or a positive integer as a text",
+                                option);
+}
+
+static oct_status check_keep(oct_loader *l) {
+    if (l->job->checkpoint.keep_latest_k != 1)
+        return OCT_OK;
+    return oct_loader_fail_text(l, "checkpoint.keep_latest_k",
+                                "the only checkpoint would be the one that is being written",
+                                "0 (all) or at least 2", "1");
+}
+
+static oct_status check_not_empty(oct_loader *l, const char *key, const char *value) {
+    return *value ? OCT_OK : oct_loader_fail_text(l, key, "the text is empty", "a name", "\"\"");
+}
+
+static oct_status check_names(oct_loader *l) {
+    const oct_job *job = l->job;
+    oct_status status = check_not_empty(l, "job.dump_folder", job->job.dump_folder);
+    if (!status)
+        status = check_not_empty(l, "checkpoint.folder", job->checkpoint.folder);
+    if (!status && job->form == OCT_JOB_TITAN)
+        status = check_not_empty(l, "model.flavor", job->model.flavor);
+    if (!status)
+        status = check_not_empty(l, "quantize.linear.mx.recipe_name",
+                                 job->quantize.linear.mx.recipe_name);
+    if (!status)
+        status = check_not_empty(l, "quantize.grouped_mm.mx.recipe_name",
+                                 job->quantize.grouped_mm.mx.recipe_name);
+    return status;
+}
+
+oct_status oct_loader_check(oct_loader *l) {
+    oct_status status = check_device(l);
+    if (!status)
+        status = check_names(l);
+    if (!status)
+        status = check_converters(l);
+    if (!status)
+        status = check_selective_option(l);
+    if (!status)
+        status = check_keep(l);
+    return status;
+}

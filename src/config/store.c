@@ -1,0 +1,237 @@
+/* From a value to a member of oct_job: type, range and choice are checked against the row.
+ * Invariant: nothing is written to a member unless the value is good. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "config/loader.h"
+
+#define MAX_COUNT 2147483647.0 /* products of two counts fit in 64 bits */
+
+static void describe(const oct_value *value, char *text, size_t size) {
+    switch (value->kind) {
+    case OCT_VALUE_BOOL:
+        snprintf(text, size, "%s", value->boolean ? "true" : "false");
+        break;
+    case OCT_VALUE_INT:
+        snprintf(text, size, "%lld", (long long)value->integer);
+        break;
+    case OCT_VALUE_DOUBLE:
+        oct_value_format_double(value->number, text, size);
+        break;
+    case OCT_VALUE_STRING:
+        snprintf(text, size, "\"%.100s\"", value->string);
+        break;
+    default:
+        snprintf(text, size, "%s", oct_value_kind_name(value->kind));
+    }
+}
+
+oct_status oct_loader_fail(oct_loader *l, const char *place, const char *name, const char *what,
+                           const char *expected, const oct_value *got) {
+    char text[128];
+    describe(got, text, sizeof text);
+    return oct_fail(l->builder.err, OCT_INVALID, "%s: %s: %s; expected %s; got %s", place, name,
+                    what, expected, text);
+}
+
+static oct_status fail_row(oct_loader *l, const oct_key *key, const char *place, const char *what,
+                           const oct_value *got) {
+    char expected[300];
+    oct_schema_expected(key, expected, sizeof expected);
+    return oct_loader_fail(l, place, key->name, what, expected, got);
+}
+
+static bool in_range(oct_key_range range, double x) {
+    switch (range) {
+    case OCT_RANGE_ANY:
+        return isfinite(x);
+    case OCT_RANGE_COUNT:
+        return x >= 1 && x <= MAX_COUNT;
+    case OCT_RANGE_COUNT_OR_1M:
+        return x == -1 || (x >= 1 && x <= MAX_COUNT);
+    case OCT_RANGE_INDEX:
+        return x >= 0 && x <= MAX_COUNT;
+    case OCT_RANGE_INDEX_OR_1M:
+        return x >= -1 && x <= MAX_COUNT;
+    case OCT_RANGE_SEED:
+        return x >= 0;
+    case OCT_RANGE_NOT_NEGATIVE:
+        return x >= 0 && isfinite(x);
+    case OCT_RANGE_POSITIVE:
+        return x > 0;
+    case OCT_RANGE_FRACTION:
+        return x >= 0 && x <= 1;
+    case OCT_RANGE_BELOW_ONE:
+        return x >= 0 && x < 1;
+    }
+    return false;
+}
+
+static bool is_optional(const oct_key *key) {
+    return strcmp(key->fallback, "none") == 0;
+}
+
+static void *member_of(oct_loader *l, const oct_key *key) {
+    return key->offset == OCT_NO_MEMBER ? NULL : (char *)l->job + key->offset;
+}
+
+static oct_status store_number(oct_loader *l, const oct_key *key, const oct_value *value,
+                               const char *place) {
+    bool absent = value->kind == OCT_VALUE_NULL;
+    double x = absent ? -1 : value->kind == OCT_VALUE_INT ? (double)value->integer : value->number;
+    if (!absent && !in_range(key->range, x))
+        return fail_row(l, key, place, "the value is impossible", value);
+    void *member = member_of(l, key);
+    if (member && key->type == OCT_KEY_INT)
+        *(int64_t *)member = absent ? -1 : value->integer;
+    else if (member)
+        *(double *)member = x;
+    return OCT_OK;
+}
+
+static oct_status store_string(oct_loader *l, const oct_key *key, const oct_value *value) {
+    const char **member = member_of(l, key);
+    bool absent = value->kind == OCT_VALUE_NULL || (is_optional(key) && !*value->string);
+    if (member)
+        *member = absent ? NULL : value->string;
+    return OCT_OK;
+}
+
+static int find_choice(const char *choices, const char *text) {
+    size_t length;
+    const char *word;
+    for (int i = 0; (word = oct_schema_choice(choices, i, &length)); i++)
+        if (strlen(text) == length && strncmp(word, text, length) == 0)
+            return i;
+    return -1;
+}
+
+static oct_status store_choice(oct_loader *l, const oct_key *key, const oct_value *value,
+                               const char *place) {
+    int index = find_choice(key->choices, value->string);
+    if (index < 0)
+        return fail_row(l, key, place,
+                        key->kind == OCT_KEY_UNSUPPORTED ? key->meaning : "the word is unknown",
+                        value);
+    void *member = member_of(l, key);
+    if (member && key->type == OCT_KEY_CHOICE)
+        *(unsigned *)member = (unsigned)index;
+    else if (member)
+        *(const char **)member = value->string;
+    return OCT_OK;
+}
+
+static oct_status store_list(oct_loader *l, const oct_key *key, const oct_value *value,
+                             const char *place) {
+    oct_job_list *member = member_of(l, key);
+    if (value->kind == OCT_VALUE_STRING)
+        value = oct_loader_parse_text(l, key, value->string);
+    if (!value)
+        return l->builder.err->status;
+    size_t n = value->kind == OCT_VALUE_NULL ? 0 : value->items.n;
+    const char **items = oct_arena_alloc_array(l->builder.arena, n + 1, sizeof *items);
+    if (!items)
+        return oct_fail_memory(l->builder.err);
+    const oct_value *item = n ? value->items.first : NULL;
+    for (size_t i = 0; item; item = item->next, i++) {
+        if (item->kind != OCT_VALUE_STRING)
+            return oct_loader_fail(l, place, key->name, "an item has the wrong type", "a text",
+                                   item);
+        items[i] = item->string;
+    }
+    if (member)
+        *member = (oct_job_list){items, n};
+    return OCT_OK;
+}
+
+/* The type the row wants, loosely: null where the default is none, an integer for a float. */
+static bool has_type(const oct_key *key, const oct_value *value) {
+    if (value->kind == OCT_VALUE_NULL)
+        return is_optional(key) || key->kind == OCT_KEY_INERT || key->type == OCT_KEY_ANY;
+    switch (key->type) {
+    case OCT_KEY_BOOL:
+        return value->kind == OCT_VALUE_BOOL;
+    case OCT_KEY_INT:
+        return value->kind == OCT_VALUE_INT;
+    case OCT_KEY_FLOAT:
+        return value->kind == OCT_VALUE_INT || value->kind == OCT_VALUE_DOUBLE;
+    case OCT_KEY_STRING:
+    case OCT_KEY_CHOICE:
+    case OCT_KEY_WORD:
+        return value->kind == OCT_VALUE_STRING;
+    case OCT_KEY_LIST:
+        return value->kind == OCT_VALUE_LIST || value->kind == OCT_VALUE_STRING;
+    case OCT_KEY_TABLE:
+        return value->kind == OCT_VALUE_TABLE;
+    case OCT_KEY_ANY:
+        return true;
+    }
+    return false;
+}
+
+/* For rows that accept their default only: does the value equal it? */
+static bool equals_fallback(oct_loader *l, const oct_key *key, const oct_value *value) {
+    const oct_value *fallback = oct_loader_parse_text(l, key, key->fallback);
+    if (!fallback || value->kind == OCT_VALUE_NULL)
+        return fallback != NULL;
+    if (value->kind == OCT_VALUE_LIST || value->kind == OCT_VALUE_TABLE)
+        return value->items.n == 0;
+    if (value->kind == OCT_VALUE_STRING && !*value->string)
+        return true;
+    if (fallback->kind == OCT_VALUE_INT && value->kind == OCT_VALUE_DOUBLE)
+        return value->number == (double)fallback->integer;
+    if (fallback->kind == OCT_VALUE_DOUBLE && value->kind == OCT_VALUE_INT)
+        return fallback->number == (double)value->integer;
+    if (fallback->kind != value->kind)
+        return false;
+    switch (value->kind) {
+    case OCT_VALUE_BOOL:
+        return value->boolean == fallback->boolean;
+    case OCT_VALUE_INT:
+        return value->integer == fallback->integer;
+    case OCT_VALUE_DOUBLE:
+        return value->number == fallback->number;
+    default:
+        return strcmp(value->string, fallback->string) == 0;
+    }
+}
+
+oct_status oct_loader_store(oct_loader *l, const oct_key *key, const oct_value *value,
+                            const char *place) {
+    if (!has_type(key, value))
+        return fail_row(l, key, place, "the type is wrong", value);
+    if (key->kind == OCT_KEY_UNSUPPORTED) {
+        bool good = key->choices ? value->kind == OCT_VALUE_NULL ||
+                                       find_choice(key->choices, value->string) >= 0
+                                 : equals_fallback(l, key, value);
+        return good ? OCT_OK : fail_row(l, key, place, key->meaning, value);
+    }
+    switch (key->type) {
+    case OCT_KEY_BOOL: {
+        bool *member = member_of(l, key);
+        if (member && value->kind == OCT_VALUE_BOOL)
+            *member = value->boolean;
+        return OCT_OK;
+    }
+    case OCT_KEY_INT:
+    case OCT_KEY_FLOAT:
+        return store_number(l, key, value, place);
+    case OCT_KEY_STRING:
+        return store_string(l, key, value);
+    case OCT_KEY_CHOICE:
+    case OCT_KEY_WORD:
+        return store_choice(l, key, value, place);
+    case OCT_KEY_LIST:
+        return store_list(l, key, value, place);
+    case OCT_KEY_TABLE: {
+        const oct_value **member = member_of(l, key);
+        if (member)
+            *member = value->kind == OCT_VALUE_TABLE ? value : NULL;
+        return OCT_OK;
+    }
+    case OCT_KEY_ANY:
+        return OCT_OK;
+    }
+    return OCT_OK;
+}

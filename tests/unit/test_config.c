@@ -1,0 +1,580 @@
+/* Jobs: what a user writes, what the loader makes of it, and what it says when it can't. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "config/job.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static char folder[] = "/tmp/octet-config-XXXXXX";
+
+static int enter_folder(void **state) {
+    (void)state;
+    return mkdtemp(folder) && chdir(folder) == 0 ? 0 : -1;
+}
+
+static int leave_folder(void **state) {
+    (void)state;
+    unlink("job.toml");
+    unlink("job.yaml");
+    return chdir("/") == 0 && rmdir(folder) == 0 ? 0 : -1;
+}
+
+static void write_text(const char *path, const char *text) {
+    oct_error err = {0};
+    assert_int_equal(oct_file_write(path, text, strlen(text), &err), OCT_OK);
+}
+
+static oct_status load(const char *path, const char *text, const char *const *overrides, int n,
+                       oct_job *job, oct_error *err) {
+    write_text(path, text);
+    *err = (oct_error){0};
+    return oct_job_load(path, overrides, n, job, err);
+}
+
+static void load_good(const char *text, const char *const *overrides, int n, oct_job *job) {
+    oct_error err;
+    oct_status status = load("job.toml", text, overrides, n, job, &err);
+    if (status)
+        fail_msg("%s", err.message);
+}
+
+static void load_good_yaml(const char *text, const char *const *overrides, int n, oct_job *job) {
+    oct_error err;
+    oct_status status = load("job.yaml", text, overrides, n, job, &err);
+    if (status)
+        fail_msg("%s", err.message);
+}
+
+static void expect_error(const char *path, const char *text, const char *override,
+                         const char *message) {
+    oct_job job;
+    oct_error err;
+    oct_status status = load(path, text, &override, override ? 1 : 0, &job, &err);
+    assert_int_equal(status, OCT_INVALID);
+    assert_string_equal(err.message, message);
+    assert_null(strchr(err.message, '\n'));
+    assert_null(job.state);
+    oct_job_free(&job);
+}
+
+static void given_an_empty_file_the_defaults_are_those_of_torchtitan(void **state) {
+    (void)state;
+    oct_job job;
+    load_good("", NULL, 0, &job);
+    assert_string_equal(job.job.dump_folder, "./outputs");
+    assert_string_equal(job.model.name, "llama3");
+    assert_string_equal(job.model.flavor, "debugmodel");
+    assert_null(job.model.tokenizer_path);
+    assert_null(job.model.args);
+    assert_int_equal(job.model.converters.n, 0);
+    assert_int_equal(job.optimizer.name, OCT_JOB_ADAMW);
+    assert_true(job.optimizer.lr == 8e-4);
+    assert_true(job.optimizer.beta1 == 0.9 && job.optimizer.beta2 == 0.95);
+    assert_true(job.optimizer.eps == 1e-8 && job.optimizer.weight_decay == 0.1);
+    assert_int_equal(job.lr_scheduler.warmup_steps, 200);
+    assert_int_equal(job.lr_scheduler.total_steps, -1);
+    assert_true(job.lr_scheduler.decay_ratio == -1);
+    assert_int_equal(job.lr_scheduler.decay_type, OCT_JOB_DECAY_LINEAR);
+    assert_true(job.lr_scheduler.min_lr_factor == 0);
+    assert_string_equal(job.training.dataset, "c4_test");
+    assert_null(job.training.dataset_path);
+    assert_int_equal(job.training.local_batch_size, 8);
+    assert_int_equal(job.training.global_batch_size, -1);
+    assert_int_equal(job.training.seq_len, 2048);
+    assert_true(job.training.max_norm == 1.0);
+    assert_int_equal(job.training.steps, 10000);
+    assert_int_equal(job.training.mixed_precision_param, OCT_JOB_BFLOAT16);
+    assert_int_equal(job.parallelism.data_parallel_shard_degree, -1);
+    assert_int_equal(job.checkpoint.interval, 500);
+    assert_int_equal(job.checkpoint.keep_latest_k, 10);
+    assert_int_equal(job.checkpoint.load_step, -1);
+    assert_true(job.checkpoint.last_save_model_only);
+    assert_int_equal(job.checkpoint.export_dtype, OCT_JOB_FLOAT32);
+    assert_int_equal(job.activation_checkpoint.mode, OCT_JOB_RECOMPUTE_SELECTIVE);
+    assert_string_equal(job.activation_checkpoint.selective_ac_option, "2");
+    assert_string_equal(job.validation.dataset, "c4_validation");
+    assert_int_equal(job.validation.freq, 10);
+    assert_int_equal(job.validation.steps, -1);
+    assert_int_equal(job.debug.seed, -1);
+    assert_string_equal(job.quantize.linear.mx.recipe_name, "mxfp8");
+    assert_int_equal(job.quantize.linear.mx.filter_fqns.n, 2);
+    assert_string_equal(job.quantize.linear.mx.filter_fqns.items[1], "router.gate");
+    assert_int_equal(job.quantize.grouped_mm.mx.fqns.n, 0);
+    assert_string_equal(job.quantize.grouped_mm.mx.scale_mode, "rceil");
+    assert_int_equal(job.quantize.linear.mx.amax_history_len, 16);
+    assert_null(job.quantization_plan.recipe_name);
+    assert_string_equal(oct_job_where(&job, "training.seq_len"), "default");
+    assert_false(oct_job_is_set(&job, "training.seq_len"));
+    oct_job_free(&job);
+}
+
+static void given_file_and_command_line_the_latter_wins_and_places_are_kept(void **state) {
+    (void)state;
+    oct_job job;
+    const char *overrides[] = {"--training.steps=7",
+                               "--optimizer.lr",
+                               "1e-4",
+                               "--metrics.enable-tensorboard",
+                               "--checkpoint.no-last_save_model_only",
+                               "--quantize.linear.mx.filter_fqns=wq, wk,output",
+                               "--validation.steps",
+                               "-1",
+                               "--model.args.n_layers=4",
+                               "--debug.moe_force_load_balance",
+                               "True"};
+    load_good("# a job\n[training]\nsteps = 100\nseq_len = 128\n\n"
+              "[quantize.linear.mx]\nrecipe_name = \"hif8\"\n"
+              "[model.args]\ndim = 64\nn_layers = 2\nrope_theta = 1e4\n",
+              overrides, COUNT(overrides), &job);
+    assert_int_equal(job.training.steps, 7);
+    assert_int_equal(job.training.seq_len, 128);
+    assert_true(job.optimizer.lr == 1e-4);
+    assert_true(job.metrics.enable_tensorboard);
+    assert_false(job.checkpoint.last_save_model_only);
+    assert_true(job.debug.moe_force_load_balance);
+    assert_int_equal(job.quantize.linear.mx.filter_fqns.n, 3);
+    assert_string_equal(job.quantize.linear.mx.filter_fqns.items[1], "wk");
+    assert_int_equal(job.model.args->items.n, 3);
+    assert_int_equal(oct_value_find(job.model.args, "n_layers")->integer, 4);
+    assert_int_equal(oct_value_find(job.model.args, "dim")->integer, 64);
+    assert_true(oct_value_find(job.model.args, "rope_theta")->number == 1e4);
+    assert_string_equal(oct_job_where(&job, "training.steps"), "command line");
+    assert_string_equal(oct_job_where(&job, "training.seq_len"), "job.toml:4");
+    assert_string_equal(oct_job_where(&job, "quantize.linear.mx.recipe_name"), "job.toml:7");
+    assert_string_equal(oct_job_where(&job, "model.args.dim"), "job.toml:9");
+    assert_string_equal(oct_job_where(&job, "model.args.n_layers"), "command line");
+    assert_string_equal(oct_job_where(&job, "optimizer.eps"), "default");
+    assert_true(oct_job_is_set(&job, "quantize.linear.mx.filter_fqns"));
+    assert_false(oct_job_is_set(&job, "quantize.grouped_mm.mx.fqns"));
+    oct_job_free(&job);
+}
+
+static void given_the_file_on_the_command_line_it_is_loaded(void **state) {
+    (void)state;
+    oct_job job;
+    oct_error err = {0};
+    const char *overrides[] = {"--job.config_file", "job.toml", "--training.steps=3"};
+    write_text("job.toml", "[training]\nseq_len = 16\n");
+    assert_int_equal(oct_job_load(NULL, overrides, 3, &job, &err), OCT_OK);
+    assert_int_equal(job.training.seq_len, 16);
+    assert_int_equal(job.training.steps, 3);
+    assert_string_equal(job.path, "job.toml");
+    oct_job_free(&job);
+    assert_int_equal(oct_job_load("job.toml", overrides, 3, &job, &err), OCT_INVALID);
+    assert_non_null(strstr(err.message, "two job files"));
+    err = (oct_error){0};
+    assert_int_equal(oct_job_load(NULL, NULL, 0, &job, &err), OCT_INVALID);
+    assert_string_equal(err.message, "command line: no job file; expected a .toml or .yaml file");
+    err = (oct_error){0};
+    assert_int_equal(oct_job_load("missing.toml", NULL, 0, &job, &err), OCT_INVALID);
+    assert_string_equal(err.message, "missing.toml: can't be read: No such file or directory");
+}
+
+typedef struct wrong_job {
+    const char *text, *override, *message;
+} wrong_job;
+
+static void given_a_wrong_toml_job_one_line_says_where_what_and_expected(void **state) {
+    (void)state;
+    static const wrong_job jobs[] = {
+        {"[training]\nseqlen = 1\n", NULL,
+         "job.toml:2: training.seqlen: unknown key; the nearest known one is training.seq_len"},
+        {"[training]\nmoe_force_load_balance = true\n", NULL,
+         "job.toml:2: training.moe_force_load_balance: unknown key; the nearest known one is "
+         "debug.moe_force_load_balance"},
+        {"\n[trainning]\nsteps = 1\n", NULL,
+         "job.toml:2: trainning: unknown section; the nearest known one is training"},
+        {"[quantize.liner.mx]\n", NULL,
+         "job.toml:1: quantize.liner: unknown section; the nearest known one is quantize.linear"},
+        {"[zzzzzz]\n", NULL,
+         "job.toml:1: zzzzzz: unknown section; `octet train --help` lists the known ones"},
+        {"training = 3\n", NULL,
+         "job.toml:1: training: a section isn't a value; expected a table of keys; got 3"},
+        {"[training]\nsteps = \"ten\"\n", NULL,
+         "job.toml:2: training.steps: the type is wrong; expected an integer of at least 1; got "
+         "\"ten\""},
+        {"[training]\nsteps = 1e3\n", NULL,
+         "job.toml:2: training.steps: the type is wrong; expected an integer of at least 1; got "
+         "1e+03"},
+        {"[training]\nsteps = 0\n", NULL,
+         "job.toml:2: training.steps: the value is impossible; expected an integer of at least 1; "
+         "got 0"},
+        {"[training]\nseq_len = 0\n", NULL,
+         "job.toml:2: training.seq_len: the value is impossible; expected an integer of at least "
+         "1; got 0"},
+        {"[training]\nseq_len = 9223372036854775807\n", NULL,
+         "job.toml:2: training.seq_len: the value is impossible; expected an integer of at least "
+         "1; got 9223372036854775807"},
+        {"[training]\nglobal_batch_size = 0\n", NULL,
+         "job.toml:2: training.global_batch_size: the value is impossible; expected an integer of "
+         "at least 1, or -1; got 0"},
+        {"[training]\nmax_norm = 0\n", NULL,
+         "job.toml:2: training.max_norm: the value is impossible; expected a number above 0; got "
+         "0"},
+        {"[optimizer]\nlr = -1e-3\n", NULL,
+         "job.toml:2: optimizer.lr: the value is impossible; expected a number of at least 0; got "
+         "-0.001"},
+        {"[optimizer]\nlr = nan\n", NULL,
+         "job.toml:2: optimizer.lr: the value is impossible; expected a number of at least 0; got "
+         "nan"},
+        {"[optimizer]\nbeta2 = 1\n", NULL,
+         "job.toml:2: optimizer.beta2: the value is impossible; expected a number from 0 to below "
+         "1; got 1"},
+        {"[optimizer]\nname = \"Muon\"\n", NULL,
+         "job.toml:2: optimizer.name: the word is unknown; expected one of AdamW, Adam; got "
+         "\"Muon\""},
+        {"[lr_scheduler]\ndecay_ratio = 1.5\n", NULL,
+         "job.toml:2: lr_scheduler.decay_ratio: the value is impossible; expected a number from 0 "
+         "to 1; got 1.5"},
+        {"[lr_scheduler]\nwarmup_steps = -1\n", NULL,
+         "job.toml:2: lr_scheduler.warmup_steps: the value is impossible; expected an integer of "
+         "at least 0; got -1"},
+        {"[parallelism]\ntensor_parallel_degree = 2\n", NULL,
+         "job.toml:2: parallelism.tensor_parallel_degree: tensor parallelism isn't supported; "
+         "expected 1; got 2"},
+        {"[parallelism]\npipeline_parallel_degree = 4\n", NULL,
+         "job.toml:2: parallelism.pipeline_parallel_degree: pipeline parallelism isn't supported; "
+         "expected 1; got 4"},
+        {"", "--parallelism.context_parallel_degree=2",
+         "command line: parallelism.context_parallel_degree: context parallelism isn't supported; "
+         "expected 1; got 2"},
+        {"[training]\nnum_mtp_modules = 1\n", NULL,
+         "job.toml:2: training.num_mtp_modules: multi-token prediction isn't supported; expected "
+         "0; got 1"},
+        {"[training]\ndtype = \"bfloat16\"\n", NULL,
+         "job.toml:2: training.dtype: master weights and optimizer states are float32; expected "
+         "float32; got \"bfloat16\""},
+        {"[activation_checkpoint]\nmode = \"memory_budget\"\n", NULL,
+         "job.toml:2: activation_checkpoint.mode: the word is unknown; expected one of none, "
+         "selective, full; got \"memory_budget\""},
+        {"[activation_checkpoint]\nselective_ac_option = \"0\"\n", NULL,
+         "job.toml:2: activation_checkpoint.selective_ac_option: the option is unknown; expected "
+         "\"op\" or a positive integer as a text; got 0"},
+        {"[checkpoint]\nkeep_latest_k = 1\n", NULL,
+         "job.toml:2: checkpoint.keep_latest_k: the only checkpoint would be the one that is being "
+         "written; expected 0 (all) or at least 2; got 1"},
+        {"[job]\ncustom_config_module = \"my.config\"\n", NULL,
+         "job.toml:2: job.custom_config_module: Python can't be imported; the keys of "
+         "torchtitan-npu are built in; expected one of \"\", torchtitan_npu.config.custom_config; "
+         "got \"my.config\""},
+        {"[experimental]\ncustom_import = \"my.module\"\n", NULL,
+         "job.toml:2: experimental.custom_import: Python can't be imported; expected \"\"; got "
+         "\"my.module\""},
+        {"", "--job.device=npu",
+         "command line: job.device: nothing here drives an Ascend NPU yet; expected cpu; got npu"},
+        {"", "--job.device=cuda",
+         "command line: job.device: the device isn't supported; expected cpu; got cuda"},
+        {"[model]\nconverters = [\"quantize.linear.float8\"]\n", NULL,
+         "job.toml:2: model.converters: float8 converters aren't supported; expected "
+         "quantize.linear.mx or quantize.grouped_mm.mx with recipe_name = "
+         "\"dynamic_per_tensor_E4M3_E4M3_E4M3\", the closest; got quantize.linear.float8"},
+        {"[model]\nconverters = [\"quantise.linear.mx\"]\n", NULL,
+         "job.toml:2: model.converters: an unknown converter; expected npu_gmm, "
+         "quantize.linear.mx, "
+         "quantize.grouped_mm.mx or a fused npu_ kernel; got quantise.linear.mx; the nearest known "
+         "one is quantize.linear.mx"},
+        {"[model]\nconverters = [\"npu_gmn\"]\n", NULL,
+         "job.toml:2: model.converters: an unknown converter; expected npu_gmm, "
+         "quantize.linear.mx, "
+         "quantize.grouped_mm.mx or a fused npu_ kernel; got npu_gmn; the nearest known one is "
+         "npu_gmm"},
+        {"[model]\nconverters = [3]\n", NULL,
+         "job.toml:2: model.converters: an item has the wrong type; expected a text; got 3"},
+        {"[model]\nargs = 3\n", NULL,
+         "job.toml:2: model.args: the type is wrong; expected a table; got 3"},
+        {"[model]\nflavor = \"\"\n", NULL,
+         "job.toml:2: model.flavor: the text is empty; expected a name; got \"\""},
+        {"[quantize.linear.mx]\nscale_mode = \"round\"\n", NULL,
+         "job.toml:2: quantize.linear.mx.scale_mode: the word is unknown; expected one of floor, "
+         "ceil, even, rceil; got \"round\""},
+        {"", "--training.stepz=3",
+         "command line: training.stepz: unknown key; the nearest known one is training.steps"},
+        {"", "--training.steps=many",
+         "command line: training.steps: the type is wrong; expected an integer of at least 1; got "
+         "\"many\""},
+        {"", "--training.steps",
+         "command line: training.steps: the value is missing; expected an integer of at least 1"},
+        {"", "--metrics.enable_tensorboard=maybe",
+         "command line: metrics.enable_tensorboard: the type is wrong; expected true or false; got "
+         "\"maybe\""},
+        {"", "--metrics.no_enable_tensorboard=true",
+         "command line: metrics.no_enable_tensorboard: a no-flag takes no value; got \"true\""},
+        {"", "steps=3",
+         "command line: an argument has no meaning here; expected --section.key=value; got "
+         "\"steps=3\""},
+        {"[training]\nsteps = 1\nsteps = 2\n", NULL,
+         "job.toml:3: not valid TOML: Error while parsing key-value pair: cannot redefine existing "
+         "integer 'steps'"},
+        {"[training]\nsteps = 1\n\"st-eps\" = 2\n", NULL,
+         "job.toml:3: training.st-eps: unknown key; the nearest known one is training.steps"},
+        {"[training]\nseq_len = 1\nseq-len = 2\n", NULL,
+         "job.toml:3: training.seq-len: a key is given twice"},
+        {"[training]\nsteps = 1979-05-27\n", NULL,
+         "job.toml:2: dates and times have no meaning here"},
+    };
+    for (size_t i = 0; i < COUNT(jobs); i++)
+        expect_error("job.toml", jobs[i].text, jobs[i].override, jobs[i].message);
+}
+
+static void given_a_bad_value_in_the_file_the_command_line_mends_it(void **state) {
+    (void)state;
+    oct_job job;
+    const char *overrides[] = {"--parallelism.tensor_parallel_degree=1", "--training.steps=2"};
+    load_good("[parallelism]\ntensor_parallel_degree = 4\n[training]\nsteps = -3\n", overrides, 2,
+              &job);
+    assert_int_equal(job.training.steps, 2);
+    oct_job_free(&job);
+}
+
+static void given_optional_keys_none_and_empty_mean_not_given(void **state) {
+    (void)state;
+    oct_job job;
+    const char *overrides[] = {"--training.dataset_path=None", "--debug.seed=none",
+                               "--quantize.linear.mx.filter_fqns=", "--job.description=none"};
+    load_good("[training]\ndataset_path = \"x.txt\"\n[debug]\nseed = 5\n[validation]\n"
+              "dataset_path = \"\"\n[model]\ntokenizer_path = \"tok\"\n",
+              overrides, 4, &job);
+    assert_null(job.training.dataset_path);
+    assert_null(job.validation.dataset_path);
+    assert_string_equal(job.model.tokenizer_path, "tok");
+    assert_int_equal(job.debug.seed, -1);
+    assert_int_equal(job.quantize.linear.mx.filter_fqns.n, 0);
+    assert_string_equal(job.job.description, "none");
+    oct_job_free(&job);
+}
+
+typedef struct lines {
+    char text[4096];
+} lines;
+
+static void take_line(void *user, oct_log_level level, const char *line) {
+    lines *l = user;
+    (void)level;
+    size_t used = strlen(l->text);
+    snprintf(l->text + used, sizeof l->text - used, "%s\n", line);
+}
+
+static void given_keys_without_effect_each_is_named_once_in_the_log(void **state) {
+    (void)state;
+    oct_job job;
+    lines log = {{0}};
+    load_good("[profiling]\nenable_profiling = true\n[compile]\nenable = true\n"
+              "[quantize.linear.float8]\nfilter_fqns = [\"output\"]\n"
+              "[model]\nconverters = [\"npu_rope\", \"npu_gmm\", \"quantize.linear.mx\"]\n",
+              NULL, 0, &job);
+    oct_log_set_sink(take_line, &log);
+    oct_job_log_notes(&job);
+    oct_log_set_sink(NULL, NULL);
+    assert_string_equal(
+        log.text, "Accepted without effect here: profiling.enable_profiling, "
+                  "compile.enable, quantize.linear.float8.filter_fqns\n"
+                  "Converter npu_rope (a fused NPU kernel) is accepted without effect here\n");
+    oct_job_free(&job);
+}
+
+static const char full_yaml[] =
+    "model:\n"
+    "  model_id: qwen3_moe\n"
+    "  model_name_or_path: &weights ./ckpt/Qwen3-30B-A3B\n"
+    "  trust_remote_code: true\n"
+    "  attn_implementation: sdpa\n"
+    "  freeze: [model.embed_tokens]\n"
+    "data:\n"
+    "  dataset_param:\n"
+    "    dataset_type: huggingface\n"
+    "    attr: {messages: messages, role_tag: role}\n"
+    "    preprocess_parameters:\n"
+    "      model_name_or_path: *weights\n"
+    "    basic_parameters: {cutoff_len: 1024, dataset: ./data/text.jsonl, max_samples: null}\n"
+    "  dataloader_param: {pin_memory: True, shuffle: no, num_workers: 0}\n"
+    "features:\n"
+    "  recompute: true\n"
+    "  recompute_plan:\n"
+    "    apply_modules: &layers ['model.layers.{*}']\n"
+    "parallel:\n"
+    "  fully_shard_parallel_size: auto\n"
+    "  fsdp_plan: {apply_modules: *layers, param_dtype: bf16, reduce_dtype: fp32}\n"
+    "  expert_parallel_size: 2\n"
+    "  ep_plan:\n"
+    "    apply_modules: ['model.layers.{*}.mlp.experts']\n"
+    "    dispatcher: alltoall\n"
+    "training:\n"
+    "  micro_batch_size: 2\n"
+    "  gradient_accumulation_steps: 4\n"
+    "  seed: 1234\n"
+    "  lr: 1e-5\n"
+    "  lr_min: 1.0e-6\n"
+    "  lr_decay_style: cosine\n"
+    "  lr_warmup_ratio: 0.1\n"
+    "  weight_decay: 0\n"
+    "  train_iters: 2000\n"
+    "  clip_grad: 0.0\n"
+    "  optimizer: adamw\n"
+    "  save: ./save_path\n"
+    "  load: *weights\n"
+    "  save_interval: 500\n"
+    "  plugin: [mindspeed_mm/fsdp/models/qwen3]\n"
+    "  quantization_plan:\n"
+    "    recipe_name: mxfp8\n"
+    "    apply_modules: *layers\n"
+    "    ignored_modules: ['*lm_head', '*gate']\n"
+    "    quant_converters: ['quantize.linear.mx', 'quantize.moe.mx']\n"
+    "    enable_fsdp_low_precision_all_gather: True\n"
+    "    fsdp_low_precision_all_gather_mode: 'on-demand'\n";
+
+static void given_a_mindspeed_job_its_keys_fill_the_fields_that_mean_the_same(void **state) {
+    (void)state;
+    oct_job job;
+    load_good_yaml(full_yaml, NULL, 0, &job);
+    assert_int_equal(job.form, OCT_JOB_MINDSPEED);
+    assert_string_equal(job.model.name, "qwen3");
+    assert_string_equal(job.model.flavor, "");
+    assert_string_equal(job.model.hf_assets_path, "./ckpt/Qwen3-30B-A3B");
+    assert_string_equal(job.model.freeze.items[0], "model.embed_tokens");
+    assert_string_equal(job.training.dataset_path, "./data/text.jsonl");
+    assert_int_equal(job.training.seq_len, 1024);
+    assert_int_equal(job.activation_checkpoint.mode, OCT_JOB_RECOMPUTE_FULL);
+    assert_string_equal(job.activation_checkpoint.apply_modules.items[0], "model.layers.{*}");
+    assert_int_equal(job.parallelism.data_parallel_shard_degree, -1);
+    assert_int_equal(job.parallelism.expert_parallel_degree, 2);
+    assert_int_equal(job.parallelism.fsdp_reshard_after_forward, OCT_JOB_RESHARD_ALWAYS);
+    assert_string_equal(job.parallelism.ep_apply_modules.items[0], "model.layers.{*}.mlp.experts");
+    assert_int_equal(job.training.mixed_precision_param, OCT_JOB_BFLOAT16);
+    assert_int_equal(job.training.local_batch_size, 2);
+    assert_int_equal(job.training.gradient_accumulation_steps, 4);
+    assert_int_equal(job.debug.seed, 1234);
+    assert_true(job.optimizer.lr == 1e-5);
+    assert_true(job.optimizer.beta2 == 0.999 && job.optimizer.weight_decay == 0);
+    assert_int_equal(job.lr_scheduler.decay_type, OCT_JOB_DECAY_COSINE);
+    assert_int_equal(job.lr_scheduler.warmup_steps, 200);
+    assert_true(fabs(job.lr_scheduler.min_lr_factor - 0.1) < 1e-12);
+    assert_int_equal(job.training.steps, 2000);
+    assert_true(isinf(job.training.max_norm));
+    assert_string_equal(job.job.dump_folder, "./save_path");
+    assert_true(job.checkpoint.enable);
+    assert_int_equal(job.checkpoint.interval, 500);
+    assert_string_equal(job.checkpoint.initial_load_path, "./ckpt/Qwen3-30B-A3B");
+    assert_string_equal(job.quantization_plan.recipe_name, "mxfp8");
+    assert_string_equal(job.quantization_plan.apply_modules.items[0], "model.layers.{*}");
+    assert_string_equal(job.quantization_plan.ignored_modules.items[1], "*gate");
+    assert_int_equal(job.quantization_plan.quant_converters.n, 2);
+    assert_true(job.quantization_plan.enable_fsdp_low_precision_all_gather);
+    assert_string_equal(oct_job_where(&job, "training.quantization_plan.recipe_name"),
+                        "job.yaml:43");
+    assert_string_equal(oct_job_where(&job, "optimizer.lr"), "job.yaml:30");
+    assert_string_equal(oct_job_where(&job, "training.lr"), "job.yaml:30");
+    assert_false(oct_job_is_set(&job, "optimizer.eps"));
+    oct_job_free(&job);
+}
+
+static void given_a_mindspeed_job_defaults_and_command_line_of_both_forms_work(void **state) {
+    (void)state;
+    oct_job job;
+    const char *overrides[] = {"--training.train_iters=50", "--optimizer.lr=2e-3",
+                               "--training.steps=40", "--training.global_batch_size=32",
+                               "--job.dump_folder=out"};
+    load_good_yaml("training:\n  lr_warmup_ratio: 0.5\n  save: there\nparallel:\n", overrides,
+                   COUNT(overrides), &job);
+    assert_int_equal(job.training.steps, 40);
+    assert_int_equal(job.lr_scheduler.warmup_steps, 20);
+    assert_true(job.optimizer.lr == 2e-3);
+    assert_int_equal(job.lr_scheduler.decay_type, OCT_JOB_DECAY_CONSTANT);
+    assert_int_equal(job.training.global_batch_size, 32);
+    assert_int_equal(job.training.gradient_accumulation_steps, 0);
+    assert_int_equal(job.training.local_batch_size, 1);
+    assert_int_equal(job.activation_checkpoint.mode, OCT_JOB_RECOMPUTE_NONE);
+    assert_int_equal(job.debug.seed, 42);
+    assert_string_equal(job.job.dump_folder, "out");
+    assert_true(job.checkpoint.enable);
+    assert_null(job.quantization_plan.recipe_name);
+    assert_string_equal(job.model.name, "");
+    assert_string_equal(oct_job_where(&job, "optimizer.lr"), "command line");
+    oct_job_free(&job);
+}
+
+static void given_the_plan_of_the_guide_it_is_read(void **state) {
+    (void)state;
+    oct_job job;
+    load_good_yaml("training:\n  quantization_plan:\n    recipe_name: hif8\n"
+                   "    apply_modules: 'model.layers.{*}'\n",
+                   NULL, 0, &job);
+    assert_int_equal(job.quantization_plan.apply_modules.n, 1);
+    assert_string_equal(job.quantization_plan.ignored_modules.items[0], "lm_head");
+    assert_string_equal(job.quantization_plan.ignored_modules.items[1], "gate");
+    assert_string_equal(job.quantization_plan.fsdp_low_precision_all_gather_mode, "on-demand");
+    oct_job_free(&job);
+}
+
+static void given_a_wrong_yaml_job_one_line_says_where_what_and_expected(void **state) {
+    (void)state;
+    static const wrong_job jobs[] = {
+        {"training:\n  train_iter: 1\n", NULL,
+         "job.yaml:2: training.train_iter: unknown key; the nearest known one is "
+         "training.train_iters"},
+        {"training:\n  lr: fast\n", NULL,
+         "job.yaml:2: training.lr: the type is wrong; expected a number of at least 0; got "
+         "\"fast\""},
+        {"training:\n  optimizer: muon\n", NULL,
+         "job.yaml:2: training.optimizer: the word is unknown; expected one of adamw, adam; got "
+         "\"muon\""},
+        {"training:\n  quantization_plan:\n    apply_modules: [a]\n", NULL,
+         "job.yaml: training.quantization_plan.recipe_name: the key is missing; expected a recipe "
+         "such as mxfp8"},
+        {"training:\n  quantization_plan:\n    recipe_name: mxfp8\n    quant_converters: [x]\n",
+         NULL,
+         "job.yaml:4: training.quantization_plan.quant_converters: an unknown converter; expected "
+         "quantize.linear.mx or quantize.moe.mx; got x"},
+        {"training:\n  lora:\n    enable: true\n", NULL,
+         "job.yaml:3: training.lora.enable: LoRA isn't supported; expected false; got true"},
+        {"parallel:\n  ulysses_parallel_size: 2\n", NULL,
+         "job.yaml:2: parallel.ulysses_parallel_size: context parallelism isn't supported; "
+         "expected 1; got 2"},
+        {"parallel:\n  fully_shard_parallel_size: most\n", NULL,
+         "job.yaml:2: parallel.fully_shard_parallel_size: the value is impossible; expected auto "
+         "or an integer of at least 1; got \"most\""},
+        {"model:\n  model_id: qwen3_5\n", NULL,
+         "job.yaml:2: model.model_id: the model isn't supported; expected one of qwen3, qwen3_moe, "
+         "llama, llama3, deepseek_v3; got \"qwen3_5\""},
+        {"model:\n  mtp_num_layers: 1\n", NULL,
+         "job.yaml:2: model.mtp_num_layers: multi-token prediction isn't supported; expected 0; "
+         "got 1"},
+        {"training:\n  lr: 1.0e-5\n  lr_min: 1.0e-4\n", NULL,
+         "job.yaml:3: training.lr_min: it is above training.lr; expected at most training.lr; got "
+         "0.0001"},
+        {"features:\n  recompute: 3\n", NULL,
+         "job.yaml:2: features.recompute: the type is wrong; expected true or false; got 3"},
+        {"- a\n", NULL, "job.yaml:1: expected a table of keys; got a list"},
+    };
+    for (size_t i = 0; i < COUNT(jobs); i++)
+        expect_error("job.yaml", jobs[i].text, jobs[i].override, jobs[i].message);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(given_an_empty_file_the_defaults_are_those_of_torchtitan),
+        cmocka_unit_test(given_file_and_command_line_the_latter_wins_and_places_are_kept),
+        cmocka_unit_test(given_the_file_on_the_command_line_it_is_loaded),
+        cmocka_unit_test(given_a_wrong_toml_job_one_line_says_where_what_and_expected),
+        cmocka_unit_test(given_a_bad_value_in_the_file_the_command_line_mends_it),
+        cmocka_unit_test(given_optional_keys_none_and_empty_mean_not_given),
+        cmocka_unit_test(given_keys_without_effect_each_is_named_once_in_the_log),
+        cmocka_unit_test(given_a_mindspeed_job_its_keys_fill_the_fields_that_mean_the_same),
+        cmocka_unit_test(given_a_mindspeed_job_defaults_and_command_line_of_both_forms_work),
+        cmocka_unit_test(given_the_plan_of_the_guide_it_is_read),
+        cmocka_unit_test(given_a_wrong_yaml_job_one_line_says_where_what_and_expected),
+    };
+    return cmocka_run_group_tests(tests, enter_folder, leave_folder);
+}

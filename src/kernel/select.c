@@ -6,15 +6,23 @@
 
 #include "kernel/elementwise.h"
 #include "kernel/gemm_kernels.h"
+#include "kernel/sets.h" /* written by meson: the sets that this compiler could build */
 
 static oct_kernels current;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 oct_kernels oct_kernels_select(oct_cpu_features features) {
-    return (oct_kernels){.features = features,
-                         .quantize = &oct_quantize_kernels_ref,
-                         .elementwise = oct_elementwise_select(features.level),
-                         .gemm = &oct_gemm_kernels_ref};
+    oct_kernels kernels = {.features = features,
+                           .quantize = &oct_quantize_kernels_ref,
+                           .elementwise = oct_elementwise_select(features.level),
+                           .gemm = &oct_gemm_kernels_ref};
+#ifdef OCT_HAVE_AVX512
+    if (features.level >= OCT_CPU_AVX512) {
+        kernels.quantize = &oct_quantize_kernels_avx512;
+        kernels.gemm = &oct_gemm_kernels_avx512;
+    }
+#endif
+    return kernels;
 }
 
 static void choose_best(void) {

@@ -1,0 +1,126 @@
+/* Encoding in AVX-512: fp32 lanes to 8-bit codes, and how codes in lanes become bytes in memory.
+ *
+ * Invariant: the bits of octet/format.h with saturation, for every input. */
+#ifndef OCT_KERNEL_AVX512_ENCODE_H
+#define OCT_KERNEL_AVX512_ENCODE_H
+
+#include "kernel/avx512/lanes.h"
+
+#define OCT_INLINE static inline __attribute__((always_inline))
+
+#define OCT_NAN_CODE(format) ((format) == OCT_HIF8 ? 0x80 : 0x7f)
+
+/* The magnitude bits of E4M3 and E5M2 codes in the low bytes of the lanes (the other bytes are
+ * garbage, NaN gives the largest value).
+ *
+ * With E = max(exponent of x, smallest normal exponent) and m mantissa bits, x is rounded to
+ * multiples of 2^(E-m) by adding 2^(E-m+23): the low bits of the sum count those multiples, and the
+ * code is the count plus E's distance from the smallest normal exponent, shifted. The constant of
+ * that distance travels in the low (even) bits of what is added. */
+OCT_INLINE __m512i oct_encode_magnitude(__m512 x, oct_dtype format) {
+    const int m = format == OCT_E4M3 ? 3 : 2;
+    const int smallest = format == OCT_E4M3 ? 127 - 6 : 127 - 14; /* exponent fields */
+    const float largest = format == OCT_E4M3 ? 448.0f : 57344.0f;
+    const int distance = (256 - (smallest << m & 255)) & 255;
+    __m512 a = _mm512_range_ps(x, _mm512_set1_ps(largest), 0x0a); /* min of the magnitudes */
+    __m512i e = _mm512_and_si512(_mm512_castps_si512(a), _mm512_set1_epi32(0x7f800000));
+    e = _mm512_max_epi32(e, _mm512_set1_epi32(smallest << 23));
+    __m512i magic = _mm512_add_epi32(e, _mm512_set1_epi32(((23 - m) << 23) + distance));
+    __m512 sum = _mm512_add_ps(a, _mm512_castsi512_ps(magic));
+    return _mm512_add_epi32(_mm512_castps_si512(sum), _mm512_srli_epi32(e, (unsigned)(23 - m)));
+}
+
+/* Sign into bit 7 of a lane's magnitude bits. */
+OCT_INLINE __m512i oct_with_sign(__m512i magnitude, __m512 x) {
+    __m512i top = _mm512_srli_epi32(_mm512_castps_si512(x), 24);
+    return _mm512_ternarylogic_epi32(magnitude, top, _mm512_set1_epi32(0x80), 0xf8);
+}
+
+/* E4M3 or E5M2 codes of finite x. */
+OCT_INLINE __m512i oct_encode_finite(__m512 x, oct_dtype format) {
+    return oct_with_sign(oct_encode_magnitude(x, format), x);
+}
+
+/* The magnitude bits of any x; NaN gives 0x7f. */
+OCT_INLINE __m512i oct_encode_magnitude_or_nan(__m512 x, oct_dtype format) {
+    __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+    return _mm512_mask_mov_epi32(oct_encode_magnitude(x, format), nan, _mm512_set1_epi32(0x7f));
+}
+
+/* Lane j gets the low bytes of lane j of a, b, c, d, in this order from the lowest byte. */
+OCT_INLINE __m512i oct_merge_bytes(__m512i a, __m512i b, __m512i c, __m512i d) {
+    __m512i ab = _mm512_mask_mov_epi8(_mm512_slli_epi32(b, 8), 0x1111111111111111u, a);
+    __m512i cd = _mm512_mask_mov_epi8(_mm512_slli_epi32(d, 24), 0x4444444444444444u,
+                                      _mm512_slli_epi32(c, 16));
+    return _mm512_mask_blend_epi16(0x55555555u, cd, ab);
+}
+
+/* The low bytes of 4 x 16 lanes as 64 bytes in order. */
+OCT_INLINE __m512i oct_pack_bytes(__m512i a, __m512i b, __m512i c, __m512i d) {
+    const __m512i by_source =
+        _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    __m512i merged = oct_merge_bytes(a, b, c, d);
+    return _mm512_permutexvar_epi32(order, _mm512_shuffle_epi8(merged, by_source));
+}
+
+/* --- HiF8 ---
+ *
+ * Ties go away from zero, so a rounding depends on the four mantissa bits below the leading one at
+ * most: the upper 16 bits of an fp32 decide, and 32 elements fit a register. Tables are indexed by
+ * the exponent plus 24, 0 meaning "rounds to zero". */
+typedef struct oct_hif8_tables {
+    __m512i half[2];  /* what rounds: half a unit of the last mantissa bit, in 2^-7 */
+    __m512i place[2]; /* low byte: code of 2^e; high byte: right shift of the 7 mantissa bits */
+} oct_hif8_tables;
+
+OCT_INLINE oct_hif8_tables oct_hif8_tables_make(void) {
+    alignas(64) uint16_t half[64] = {0}, place[64] = {7 << 8};
+    for (int e = -23; e <= 15; e++) {
+        int n = e < 0 ? -e : e; /* |exponent| */
+        int bits = n < 4 ? 3 : n < 8 ? 2 : n < 16 ? 1 : 0;
+        int down = e < 0;
+        int code = n == 0   ? 0x08
+                   : n == 1 ? 0x10 | down << 3
+                   : n < 4  ? 0x20 | down << 4 | (n & 1) << 3
+                   : n < 8  ? 0x40 | down << 4 | (n & 3) << 2
+                   : n < 16 ? 0x60 | down << 4 | (n & 7) << 1
+                            : 23 - n;
+        half[e + 24] = (uint16_t)(e == -23 ? 128 : 64 >> bits);
+        place[e + 24] = (uint16_t)((7 - bits) << 8 | code);
+    }
+    return (oct_hif8_tables){
+        {_mm512_load_si512(half), _mm512_load_si512(half + 32)},
+        {_mm512_load_si512(place), _mm512_load_si512(place + 32)},
+    };
+}
+
+/* The upper halves of 2 x 16 lanes as 32 words in order. */
+OCT_INLINE __m512i oct_upper_words(__m512 a, __m512 b) {
+    const __m512i odd =
+        _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27,
+                         25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+    return _mm512_permutex2var_epi16(_mm512_castps_si512(a), odd, _mm512_castps_si512(b));
+}
+
+/* 32 HiF8 codes (TA, saturating), one in the low byte of each word, from the upper halves of fp32
+ * numbers whose NaNs are quiet. */
+OCT_INLINE __m512i oct_encode_hif8(const oct_hif8_tables *tables, __m512i words) {
+    const __m512i below = _mm512_set1_epi16(127 - 24);
+    __m512i a = _mm512_and_si512(words, _mm512_set1_epi16(0x7fff));
+    __mmask32 nan = _mm512_cmpgt_epi16_mask(a, _mm512_set1_epi16(0x7f80));
+    a = _mm512_min_epu16(a, _mm512_set1_epi16(0x4700)); /* 2^15, the largest value */
+    __m512i e = _mm512_subs_epu16(_mm512_srli_epi16(a, 7), below);
+    a = _mm512_add_epi16(a, _mm512_permutex2var_epi16(tables->half[0], e, tables->half[1]));
+    e = _mm512_subs_epu16(_mm512_srli_epi16(a, 7), below);
+    __m512i place = _mm512_permutex2var_epi16(tables->place[0], e, tables->place[1]);
+    __m512i mantissa = _mm512_srlv_epi16(_mm512_and_si512(a, _mm512_set1_epi16(0x7f)),
+                                         _mm512_srli_epi16(place, 8));
+    __m512i code = _mm512_add_epi16(_mm512_and_si512(place, _mm512_set1_epi16(0xff)), mantissa);
+    __mmask32 nonzero = _mm512_test_epi16_mask(code, code); /* zero has no sign */
+    __m512i sign = _mm512_and_si512(_mm512_srli_epi16(words, 8), _mm512_set1_epi16(0x80));
+    code = _mm512_or_si512(code, _mm512_maskz_mov_epi16(nonzero, sign));
+    return _mm512_mask_mov_epi16(code, nan, _mm512_set1_epi16(0x80));
+}
+
+#endif

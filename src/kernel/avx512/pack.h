@@ -1,0 +1,54 @@
+/* How the packing kernels read an operand: sixteen rows at a time, with their scales. */
+#ifndef OCT_KERNEL_AVX512_PACK_H
+#define OCT_KERNEL_AVX512_PACK_H
+
+#include "kernel/avx512/lanes.h"
+#include "kernel/gemm.h"
+
+/* E8M0 codes, one a lane, for the block of 32 that holds k of rows row .. row + 15 (those of
+ * `lanes`; 127, a scale of 1, elsewhere). */
+static inline __m512i oct_lane_scale_codes(const oct_operand *x, int64_t row, __mmask16 lanes,
+                                           int64_t k) {
+    const uint8_t *scales = x->scales;
+    alignas(16) uint8_t code[16];
+    int64_t n = (int64_t)_mm_popcnt_u32(lanes);
+    for (int64_t r = 0; r < n; r++) {
+        int64_t p = x->layout == OCT_K_CONTIGUOUS ? row + r : k;
+        int64_t q = x->layout == OCT_K_CONTIGUOUS ? k : row + r;
+        code[r] =
+            scales[(x->block_rows == 1 ? p : p / OCT_MX_BLOCK) * x->ld_scales + q / OCT_MX_BLOCK];
+    }
+    for (int64_t r = n; r < 16; r++)
+        code[r] = 127;
+    return _mm512_cvtepu8_epi32(_mm_load_si128((const __m128i *)code));
+}
+
+/* The fp32 factors of these rows, whatever the scaling. */
+static inline __m512 oct_lane_scales(const oct_operand *x, int64_t row, __mmask16 lanes,
+                                     int64_t k) {
+    const float *scales = x->scales;
+    if (x->scaling == OCT_SCALING_MX)
+        return oct_e8m0_lanes(oct_lane_scale_codes(x, row, lanes, k));
+    if (x->scaling == OCT_SCALING_TENSOR)
+        return _mm512_maskz_mov_ps(lanes, _mm512_set1_ps(scales[0]));
+    if (x->scaling == OCT_SCALING_ROW)
+        return _mm512_maskz_loadu_ps(lanes, scales + row);
+    return _mm512_set1_ps(1);
+}
+
+/* 64 codes of k of each of sixteen rows of an 8-bit operand whose K is contiguous; what is beyond
+ * `n_k` or not in `lanes` is zero. */
+static inline __attribute__((always_inline)) void oct_load_16_rows(const oct_operand *x,
+                                                                   int64_t row, __mmask16 lanes,
+                                                                   int64_t k, int64_t n_k,
+                                                                   __m512i v[16]) {
+    const uint8_t *codes = (const uint8_t *)x->data + row * x->ld + k;
+    __mmask64 valid = oct_bytes_below(n_k);
+#pragma GCC unroll 16
+    for (int r = 0; r < 16; r++) {
+        bool used = lanes >> r & 1;
+        v[r] = _mm512_maskz_loadu_epi8(used ? valid : 0, used ? codes + r * x->ld : codes);
+    }
+}
+
+#endif

@@ -31,7 +31,8 @@ const char *oct_hf_model_file(const oct_hf_model *model, int64_t index);
 
 /* Writes the tensors into `folder` (made if missing): model.safetensors when they fit into
  * max_shard_bytes (0: 5 GiB), else model-00001-of-0000M.safetensors and, last, the index. Each file
- * appears by rename; on failure the files that this call wrote are removed. Metadata is
+ * appears by rename and an index or single file of an older model goes at the end; on failure the
+ * files that this call wrote are removed. Metadata is
  * {"format": "pt"}, which transformers wants. */
 oct_status oct_hf_model_write(const char *folder, const oct_safetensors_item *items,
                               int64_t n_items, size_t max_shard_bytes, oct_error *err);

@@ -3,22 +3,47 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/fs.h"
+#include "io/json.h"
+
+static int compare_name(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* A name in two shards passes each shard's own check. */
+static oct_status check_names(const oct_safetensors_item *items, int64_t n_items, oct_error *err) {
+    oct_status status = OCT_OK;
+    const char **names = oct_malloc_array((size_t)n_items, sizeof *names);
+    if (!names)
+        return oct_fail_memory(err);
+    for (int64_t i = 0; i < n_items; i++)
+        names[i] = items[i].name;
+    qsort(names, (size_t)n_items, sizeof *names, compare_name);
+    for (int64_t i = 1; i < n_items && !status; i++)
+        if (strcmp(names[i - 1], names[i]) == 0)
+            status = oct_fail(err, OCT_INVALID, "tensor '%s': expected one of that name; got two",
+                              oct_show(names[i]).text);
+    oct_free(names);
+    return status;
+}
 
 oct_status oct_shards_plan(const oct_safetensors_item *items, int64_t n_items, size_t max_bytes,
                            oct_shards *shards, oct_error *err) {
     size_t in_shard = 0, n_bytes, limit = max_bytes ? max_bytes : OCT_SHARD_DEFAULT_BYTES;
+    oct_status status;
     shards->n_shards = 0;
     shards->total_bytes = 0;
     shards->shard_of = oct_malloc_array((size_t)n_items, sizeof *shards->shard_of);
     if (!shards->shard_of)
         return oct_fail_memory(err);
     for (int64_t i = 0; i < n_items; i++) {
-        oct_status status = oct_safetensors_item_bytes(&items[i], &n_bytes, err);
+        status = oct_safetensors_item_bytes(&items[i], &n_bytes, err);
         if (status)
             return status;
         if (i == 0 || in_shard > limit || n_bytes > limit - in_shard) {
@@ -30,6 +55,9 @@ oct_status oct_shards_plan(const oct_safetensors_item *items, int64_t n_items, s
         if (!oct_add_size(shards->total_bytes, n_bytes, &shards->total_bytes))
             return oct_fail(err, OCT_INVALID, "expected fewer than 2^64 bytes of tensors");
     }
+    status = check_names(items, n_items, err);
+    if (status)
+        return status;
     if (shards->n_shards > OCT_SHARD_MAX)
         return oct_fail(err, OCT_INVALID,
                         "%s: expected at most %d files; got %" PRId64 ": raise the shard size",

@@ -352,6 +352,13 @@ static void given_impossible_contents_nothing_is_written(void **state) {
         assert_int_equal(oct_checkpoint_save("ckpt", &f.contents, 0, &err), OCT_INVALID);
         assert_contains(err.message, cases[i].part);
     }
+    fake f;
+    oct_error err = {0};
+    make_fake(&f, 1);
+    f.contents.max_shard_bytes = 1; /* the two of one name lie in two files */
+    f.model[0].name = "norm.weight";
+    assert_int_equal(oct_checkpoint_save("ckpt", &f.contents, 0, &err), OCT_INVALID);
+    assert_contains(err.message, "got two");
     assert_int_equal(system("test -z \"$(find ckpt -mindepth 1 2>/dev/null)\""), 0);
 }
 

@@ -1,0 +1,538 @@
+/* Data sets: texts to packed files, sequences, shuffling, parts, and what is refused. */
+#include "story.h"
+
+#include "io_support.h"
+
+#include <math.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <xxhash.h>
+
+#include "base/rng.h"
+#include "io/bpe.h"
+#include "io/dataset.h"
+#include "io/packed.h"
+
+/* ---- fixtures ---- */
+
+/* Token ids are the bytes; 256 ends a text, 257 begins one (if `others` says so). */
+static oct_tokenizer *byte_tokenizer(const char *others) {
+    FILE *f = fopen("bytes.json", "wb");
+    assert_non_null(f);
+    fprintf(f,
+            "{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false},%s"
+            "\"model\":{\"type\":\"BPE\",\"vocab\":{",
+            others);
+    for (int byte = 0; byte < 256; byte++)
+        fprintf(f, "%s\"\\u%04x\":%d", byte ? "," : "", oct_bpe_char_of_byte((uint8_t)byte), byte);
+    fprintf(f, "},\"merges\":[]}}");
+    assert_int_equal(fclose(f), 0);
+    oct_tokenizer *t;
+    oct_error err = {0};
+    if (oct_tokenizer_load("bytes.json", &t, &err))
+        fail_msg("%s", err.message);
+    /* So that what a tokenizer keeps from call to call is there before memory is counted. */
+    oct_token_list ids = {0};
+    assert_int_equal(oct_tokenizer_encode(t, "ab cd", 5, OCT_ADDED_TOKENS_FOUND, &ids, NULL),
+                     OCT_OK);
+    oct_token_list_free(&ids);
+    return t;
+}
+
+#define END_ONLY "\"added_tokens\":[{\"id\":256,\"content\":\"<|endoftext|>\"}],"
+#define BEGIN_AND_END                                                                              \
+    "\"added_tokens\":[{\"id\":256,\"content\":\"<|endoftext|>\"},"                                \
+    "{\"id\":257,\"content\":\"<|begin_of_text|>\"}],"
+
+static oct_dataset *open_good(const char *path, const oct_tokenizer *t,
+                              const oct_dataset_options *options) {
+    oct_dataset *d = NULL;
+    oct_error err = {0};
+    if (oct_dataset_open(path, t, options, &d, &err))
+        fail_msg("%s", err.message);
+    return d;
+}
+
+static void assert_refused(const char *path, const oct_tokenizer *t,
+                           const oct_dataset_options *options, const char *word) {
+    oct_dataset *d = NULL;
+    oct_error err = {0};
+    size_t live = oct_alloc_live_bytes();
+    assert_int_equal(oct_dataset_open(path, t, options, &d, &err), OCT_INVALID);
+    assert_null(d);
+    assert_contains(err.message, word);
+    assert_one_line(err.message);
+    assert_int_equal(oct_alloc_live_bytes(), live);
+}
+
+static void assert_sequence(const oct_dataset *d, int64_t index, const int32_t *expected) {
+    int32_t tokens[64];
+    size_t n = (size_t)oct_dataset_seq_len(d) + 1;
+    assert_true(n <= 64);
+    assert_int_equal(oct_dataset_sequence(d, index, tokens, NULL), OCT_OK);
+    assert_memory_equal(tokens, expected, n * sizeof *tokens);
+}
+
+/* A packed file with the tokens 0, 1, 2, ... n-1 (modulo the vocabulary). */
+static void put_counting(const char *path, int64_t n, int64_t vocab_size) {
+    oct_packed_writer *w;
+    assert_int_equal(oct_packed_create(path, vocab_size, 0, &w, NULL), OCT_OK);
+    for (int64_t i = 0; i < n; i++) {
+        int32_t id = (int32_t)(i % vocab_size);
+        assert_int_equal(oct_packed_append(w, &id, 1, NULL), OCT_OK);
+    }
+    assert_int_equal(oct_packed_finish(w, 1, NULL, NULL), OCT_OK);
+}
+
+static int count_files(const char *folder) {
+    char command[128];
+    int n = -1;
+    snprintf(command, sizeof command, "ls -A %s | wc -l", folder);
+    FILE *f = popen(command, "r");
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%d", &n), 1);
+    pclose(f);
+    return n;
+}
+
+/* ---- texts ---- */
+
+static void given_a_text_windows_overlap_by_the_token_that_is_a_label(void **state) {
+    (void)state;
+    oct_tokenizer *t = byte_tokenizer(END_ONLY);
+    put_text("a.txt", "abcdefg");
+    oct_dataset_options o = {.seq_len = 3};
+    oct_dataset *d = open_good("a.txt", t, &o);
+    assert_int_equal(oct_dataset_n_tokens(d), 8);
+    assert_int_equal(oct_dataset_n_sequences(d), 2);
+    assert_int_equal(oct_dataset_vocab_size(d), 257);
+    assert_sequence(d, 0, (int32_t[]){'a', 'b', 'c', 'd'});
+    assert_sequence(d, 1, (int32_t[]){'d', 'e', 'f', 'g'});
+    int32_t tokens[4];
+    assert_int_equal(oct_dataset_sequence(d, 2, tokens, NULL), OCT_INVALID);
+    assert_int_equal(oct_dataset_sequence(d, -1, tokens, NULL), OCT_INVALID);
+    oct_dataset_close(d);
+    oct_tokenizer_free(t);
+}
+
+static void given_jsonl_each_line_is_a_document_between_its_ends(void **state) {
+    (void)state;
+    oct_tokenizer *t = byte_tokenizer(BEGIN_AND_END);
+    put_text("a.jsonl", "{\"text\":\"ab\"}\n\n  \r\n{\"id\":1,\"text\":\"\\u0000\\u00e9\"}\r\n"
+                        "{\"text\":\"\"}\n{\"text\":\"c\"}");
+    oct_dataset_options o = {.seq_len = 11};
+    oct_dataset *d = open_good("a.jsonl", t, &o);
+    assert_int_equal(oct_dataset_n_tokens(d), 12);
+    assert_sequence(d, 0, (int32_t[]){257, 'a', 'b', 256, 257, 0, 0xc3, 0xa9, 256, 257, 'c', 256});
+    oct_dataset_close(d);
+    oct_tokenizer_free(t);
+}
+
+static void given_a_bad_line_its_number_is_named_and_nothing_is_left(void **state) {
+    (void)state;
+    oct_tokenizer *t = byte_tokenizer(END_ONLY);
+    const char *const lines[] = {
+        "{\"text\":\"a\"",     "{\"text\":5}",      "[]", "{\"txt\":\"a\"}", "a",
+        "{\"text\":\"\xff\"}", "{\"text\":\"a\"}{}"};
+    assert_int_equal(oct_make_folders("tidy", NULL), OCT_OK);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        char text[128];
+        snprintf(text, sizeof text, "{\"text\":\"fine\"}\n\n%s\n", lines[i]);
+        put_text("bad.jsonl", text);
+        oct_dataset_options o = {.seq_len = 1, .cache_folder = "tidy"};
+        assert_refused("bad.jsonl", t, &o, "bad.jsonl:3: ");
+        assert_int_equal(count_files("tidy"), 0);
+    }
+    oct_tokenizer_free(t);
+}
+
+static void given_a_folder_its_texts_are_read_in_order_of_their_names(void **state) {
+    (void)state;
+    oct_tokenizer *t = byte_tokenizer(END_ONLY);
+    assert_int_equal(oct_make_folders("texts/sub", NULL), OCT_OK);
+    put_text("texts/b.txt", "B");
+    put_text("texts/a.jsonl", "{\"text\":\"A\"}\n");
+    put_text("texts/c.TXT", "C");
+    put_text("texts/.hidden.txt", "no");
+    put_text("texts/readme.md", "no");
+    oct_dataset_options o = {.seq_len = 5};
+    oct_dataset *d = open_good("texts/", t, &o);
+    assert_sequence(d, 0, (int32_t[]){'A', 256, 'B', 256, 'C', 256});
+    oct_dataset_close(d);
+    oct_tokenizer_free(t);
+}
+
+static void given_nothing_that_can_be_read_one_line_says_why(void **state) {
+    (void)state;
+    oct_tokenizer *t = byte_tokenizer(END_ONLY);
+    oct_dataset_options o = {.seq_len = 4};
+    assert_refused("missing.txt", t, &o, "missing.txt");
+    assert_int_equal(oct_make_folders("empty", NULL), OCT_OK);
+    assert_refused("empty", t, &o, "nothing to read");
+    put_text("short.txt", "abc");
+    assert_refused("short.txt", t, &o,
+                   "shorter than one sequence; expected at least 5 tokens; got 4");
+    put_text("none.txt", "");
+    assert_refused("none.txt", t, &o, "shorter than one sequence");
+    put_file("zipped.txt", "\x1f\x8b\x08\x00", 4);
+    assert_refused("zipped.txt", t, &o, "compressed");
+    assert_refused("/dev/null", t, &o, "/dev/null");
+    assert_refused("short.txt", NULL, &o, "needs a tokenizer");
+    o.seq_len = 0;
+    assert_refused("short.txt", t, &o, "seq_len");
+    o = (oct_dataset_options){.seq_len = 1, .vocab_size = 256};
+    assert_refused("short.txt", t, &o, "exceed the model's vocabulary");
+    if (geteuid() != 0) {
+        put_text("locked.txt", "abc");
+        assert_int_equal(chmod("locked.txt", 0), 0);
+        o.vocab_size = 0;
+        assert_refused("locked.txt", t, &o, "can't be read");
+    }
+    oct_tokenizer_free(t);
+}
+
+/* ---- the cache ---- */
+
+static void given_a_cache_folder_a_text_is_tokenized_once_until_it_changes(void **state) {
+    (void)state;
+    oct_tokenizer *t = byte_tokenizer(END_ONLY);
+    oct_dataset_options o = {.seq_len = 1, .cache_folder = "cache/tokens"};
+    struct stat first, second;
+    put_text("c.txt", "abcd");
+    oct_dataset_close(open_good("c.txt", t, &o));
+    assert_int_equal(count_files("cache/tokens"), 1);
+    assert_int_equal(system("mv cache/tokens/* cache/tokens/keep && cp cache/tokens/keep kept"), 0);
+    oct_dataset_close(open_good("c.txt", t, &o)); /* made again under the same name */
+    assert_int_equal(system("rm cache/tokens/keep; ls cache/tokens/c.txt-*.tokens > name"), 0);
+    size_t n;
+    char *name = get_file("name", &n);
+    name[strcspn(name, "\n")] = '\0';
+    assert_int_equal(stat(name, &first), 0);
+    oct_dataset_close(open_good("c.txt", t, &o));
+    assert_int_equal(stat(name, &second), 0);
+    assert_int_equal(first.st_ino, second.st_ino); /* taken as it was */
+    /* A damaged one is made again. */
+    char *bytes = get_file(name, &n);
+    bytes[n - 1] ^= 1;
+    put_file(name, bytes, n);
+    oct_free(bytes);
+    oct_dataset *d = open_good("c.txt", t, &o);
+    assert_sequence(d, 3, (int32_t[]){'d', 256});
+    oct_dataset_close(d);
+    /* Another text, another tokenizer: other names. */
+    put_text("c.txt", "abce");
+    d = open_good("c.txt", t, &o);
+    assert_sequence(d, 3, (int32_t[]){'e', 256});
+    oct_dataset_close(d);
+    assert_int_equal(count_files("cache/tokens"), 2);
+    oct_tokenizer_free(t);
+    t = byte_tokenizer(BEGIN_AND_END);
+    oct_dataset_close(open_good("c.txt", t, &o));
+    assert_int_equal(count_files("cache/tokens"), 3);
+    oct_tokenizer_free(t);
+    oct_free(name);
+}
+
+static void given_a_full_disk_packing_fails_and_leaves_nothing(void **state) {
+    (void)state;
+    oct_tokenizer *t = byte_tokenizer(END_ONLY);
+    struct rlimit before, small = {1000, RLIM_INFINITY};
+    oct_error err = {0};
+    char *text = oct_malloc(100000);
+    memset(text, 'x', 100000);
+    put_file("large.txt", text, 100000);
+    oct_free(text);
+    assert_int_equal(oct_make_folders("full", NULL), OCT_OK);
+    const char *path = "large.txt";
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before);
+    setrlimit(RLIMIT_FSIZE, &small);
+    oct_status status = oct_data_pack(&path, 1, t, "full/out.tokens", NULL, NULL, NULL, NULL, &err);
+    setrlimit(RLIMIT_FSIZE, &before);
+    signal(SIGXFSZ, handler);
+    assert_int_equal(status, OCT_FAILED);
+    assert_contains(err.message, "full/out.tokens: can't be written");
+    assert_int_equal(count_files("full"), 0);
+    oct_tokenizer_free(t);
+}
+
+/* ---- packed files ---- */
+
+static void given_packed_texts_they_read_like_the_texts(void **state) {
+    (void)state;
+    oct_tokenizer *t = byte_tokenizer(END_ONLY);
+    const char *const paths[] = {"p.txt", "q.txt"};
+    int64_t n_tokens, n_documents;
+    put_text("p.txt", "abc");
+    put_text("q.txt", "de");
+    assert_int_equal(
+        oct_data_pack(paths, 2, t, "pq.tokens", NULL, NULL, &n_tokens, &n_documents, NULL), OCT_OK);
+    assert_int_equal(n_tokens, 7);
+    assert_int_equal(n_documents, 2);
+    oct_dataset_options o = {.seq_len = 6};
+    oct_dataset *d = open_good("pq.tokens", NULL, &o);
+    assert_sequence(d, 0, (int32_t[]){'a', 'b', 'c', 256, 'd', 'e', 256});
+    oct_dataset_close(d);
+    oct_dataset_close(open_good("pq.tokens", t, &o));
+    const char *packed = "pq.tokens";
+    oct_error err = {0};
+    assert_int_equal(oct_data_pack(&packed, 1, t, "x.tokens", NULL, NULL, NULL, NULL, &err),
+                     OCT_INVALID);
+    assert_contains(err.message, "packed already");
+    oct_tokenizer_free(t);
+    t = byte_tokenizer(BEGIN_AND_END);
+    assert_refused("pq.tokens", t, &o, "another tokenizer");
+    oct_tokenizer_free(t);
+    o.vocab_size = 256;
+    assert_refused("pq.tokens", NULL, &o, "exceed the model's vocabulary");
+}
+
+static void given_two_or_four_bytes_a_token_all_ids_come_back(void **state) {
+    (void)state;
+    const int64_t sizes[] = {1, 256, 65536, 65537, 200000};
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        put_counting("v.tokens", 70001, sizes[k]);
+        oct_dataset_options o = {.seq_len = 7000};
+        oct_dataset *d = open_good("v.tokens", NULL, &o);
+        int32_t *tokens = oct_malloc_array(7001, sizeof *tokens);
+        assert_int_equal(oct_dataset_n_sequences(d), 10);
+        for (int64_t s = 0; s < 10; s++) {
+            assert_int_equal(oct_dataset_sequence(d, s, tokens, NULL), OCT_OK);
+            for (int64_t i = 0; i <= 7000; i++)
+                assert_int_equal(tokens[i], (s * 7000 + i) % sizes[k]);
+        }
+        oct_free(tokens);
+        oct_dataset_close(d);
+    }
+}
+
+static void given_a_folder_of_packed_files_windows_go_across_them(void **state) {
+    (void)state;
+    assert_int_equal(oct_make_folders("packed", NULL), OCT_OK);
+    put_counting("packed/1.tokens", 5, 100);
+    put_counting("packed/2.tokens", 1, 100);
+    put_counting("packed/3.bin", 4, 70000);
+    oct_dataset_options o = {.seq_len = 9};
+    oct_dataset *d = open_good("packed", NULL, &o);
+    assert_sequence(d, 0, (int32_t[]){0, 1, 2, 3, 4, 0, 0, 1, 2, 3});
+    assert_int_equal(oct_dataset_vocab_size(d), 70000);
+    oct_dataset_close(d);
+    put_text("packed/4.txt", "text");
+    assert_refused("packed", NULL, &o, "one kind");
+}
+
+static void given_any_damage_a_packed_file_is_refused(void **state) {
+    (void)state;
+    put_counting("whole.tokens", 30, 300);
+    size_t n;
+    char *bytes = get_file("whole.tokens", &n);
+    oct_dataset_options o = {.seq_len = 3};
+    for (size_t i = 0; i < n; i++) { /* without its magic it's a text, which needs a tokenizer */
+        bytes[i] ^= 0x10;
+        put_file("damaged.tokens", bytes, n);
+        assert_refused("damaged.tokens", NULL, &o, "damaged.tokens");
+        bytes[i] ^= 0x10;
+        put_file("damaged.tokens", bytes, i);
+        assert_refused("damaged.tokens", NULL, &o, "damaged.tokens");
+    }
+    oct_free(bytes);
+}
+
+/* A header with right checksums of its own and wrong contents. */
+static void put_crafted(size_t at, uint64_t value, size_t n_value) {
+    size_t n;
+    char *bytes = get_file("whole.tokens", &n);
+    memcpy(bytes + at, &value, n_value);
+    uint64_t sum = XXH3_64bits(bytes, 56);
+    memcpy(bytes + 56, &sum, 8);
+    put_file("crafted.tokens", bytes, n);
+    oct_free(bytes);
+}
+
+static void given_a_crafted_header_nothing_outside_the_file_is_read(void **state) {
+    (void)state;
+    put_counting("whole.tokens", 30, 300);
+    oct_dataset_options o = {.seq_len = 3, .verify = OCT_VERIFY_HEADER};
+    const uint64_t numbers[] = {0, 29, 31, UINT64_MAX, (uint64_t)1 << 63, ((uint64_t)1 << 63) + 30};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        put_crafted(16, numbers[i], 8);
+        assert_refused("crafted.tokens", NULL, &o, "number of ids");
+    }
+    put_crafted(12, 3, 4);
+    assert_refused("crafted.tokens", NULL, &o, "bytes of an id");
+    put_crafted(12, 4, 4);
+    assert_refused("crafted.tokens", NULL, &o, "number of ids");
+    put_crafted(8, 2, 4);
+    assert_refused("crafted.tokens", NULL, &o, "version");
+    put_crafted(48, 0, 4);
+    assert_refused("crafted.tokens", NULL, &o, "vocabulary size");
+    put_crafted(48, 0xffffffff, 4);
+    assert_refused("crafted.tokens", NULL, &o, "vocabulary size");
+    /* Ids above the vocabulary are found when they're read. */
+    put_crafted(48, 20, 4);
+    oct_dataset *d = open_good("crafted.tokens", NULL, &o);
+    int32_t tokens[4];
+    oct_error err = {0};
+    assert_int_equal(oct_dataset_sequence(d, 0, tokens, &err), OCT_OK);
+    assert_int_equal(oct_dataset_sequence(d, 8, tokens, &err), OCT_INVALID);
+    assert_contains(err.message, "token 24");
+    double nats;
+    assert_int_equal(oct_dataset_unigram_entropy(d, 0, 30, &nats, NULL), OCT_INVALID);
+    oct_dataset_close(d);
+}
+
+/* ---- sampling ---- */
+
+static void given_any_number_of_sequences_an_epoch_visits_each_once(void **state) {
+    (void)state;
+    bool seen[300];
+    for (int64_t n = 1; n < 300; n += n < 40 ? 1 : 37) {
+        put_counting("n.tokens", n + 1, 10);
+        oct_dataset_options o = {.seq_len = 1};
+        oct_dataset *d = open_good("n.tokens", NULL, &o);
+        assert_int_equal(oct_dataset_n_sequences(d), n);
+        for (int64_t epoch = 0; epoch < 4; epoch++) {
+            memset(seen, 0, sizeof seen);
+            for (int64_t i = 0; i < n; i++) {
+                int64_t index = oct_dataset_shuffled_index(d, 7, epoch * n + i);
+                assert_in_range(index, 0, n - 1);
+                assert_false(seen[index]);
+                seen[index] = true;
+            }
+        }
+        oct_dataset_close(d);
+    }
+}
+
+static void given_shuffling_orders_differ_by_seed_and_epoch_and_look_random(void **state) {
+    (void)state;
+    enum { N = 1000 };
+    put_counting("n.tokens", N + 1, 10);
+    oct_dataset_options o = {.seq_len = 1};
+    oct_dataset *d = open_good("n.tokens", NULL, &o);
+    int same_epoch = 0, same_seed = 0, in_place = 0, ascending = 0;
+    for (int64_t i = 0; i < N; i++) {
+        int64_t here = oct_dataset_shuffled_index(d, 1, i);
+        same_epoch += here == oct_dataset_shuffled_index(d, 1, N + i);
+        same_seed += here == oct_dataset_shuffled_index(d, 2, i);
+        in_place += here == i;
+        ascending += here < oct_dataset_shuffled_index(d, 1, (i + 1) % N);
+    }
+    /* Each of the first three is Poisson with mean 1; the last is 500 with a deviation of 9. */
+    assert_in_range(same_epoch, 0, 9);
+    assert_in_range(same_seed, 0, 9);
+    assert_in_range(in_place, 0, 9);
+    assert_in_range(ascending, 450, 550);
+    oct_dataset_close(d);
+}
+
+static void given_several_ranks_together_they_take_what_one_takes(void **state) {
+    (void)state;
+    enum { BATCH = 12 };
+    for (int n_ranks = 1; n_ranks <= BATCH; n_ranks++) {
+        if (BATCH % n_ranks)
+            continue;
+        bool taken[3 * BATCH] = {false};
+        for (int64_t step = 0; step < 3; step++)
+            for (int rank = 0; rank < n_ranks; rank++)
+                for (int64_t i = 0; i < BATCH / n_ranks; i++) {
+                    int64_t p = oct_dataset_rank_position(step * BATCH, i, rank, n_ranks);
+                    assert_in_range(p, step * BATCH, (step + 1) * BATCH - 1);
+                    assert_false(taken[p]);
+                    taken[p] = true;
+                }
+    }
+}
+
+static void given_a_held_out_part_it_shares_no_token_with_training(void **state) {
+    (void)state;
+    put_counting("h.tokens", 103, 200);
+    oct_dataset_options o = {.seq_len = 4, .part = OCT_DATASET_TRAIN, .held_out_fraction = 0.2};
+    oct_dataset *train = open_good("h.tokens", NULL, &o);
+    o.part = OCT_DATASET_HELD_OUT;
+    oct_dataset *held_out = open_good("h.tokens", NULL, &o);
+    assert_int_equal(oct_dataset_n_tokens(train), 82);
+    assert_int_equal(oct_dataset_n_tokens(held_out), 21);
+    assert_int_equal(oct_dataset_n_sequences(train), 20);
+    assert_int_equal(oct_dataset_n_sequences(held_out), 5);
+    assert_sequence(train, 19, (int32_t[]){76, 77, 78, 79, 80});
+    assert_sequence(held_out, 0, (int32_t[]){82, 83, 84, 85, 86});
+    assert_sequence(held_out, 4, (int32_t[]){98, 99, 100, 101, 102});
+    oct_dataset_close(train);
+    oct_dataset_close(held_out);
+    o.held_out_tokens = 5;
+    held_out = open_good("h.tokens", NULL, &o);
+    assert_sequence(held_out, 0, (int32_t[]){98, 99, 100, 101, 102});
+    oct_dataset_close(held_out);
+    o.held_out_tokens = 4;
+    assert_refused("h.tokens", NULL, &o, "held-out part is shorter than one sequence");
+    o.held_out_tokens = 104;
+    assert_refused("h.tokens", NULL, &o, "held-out part out of range");
+    o = (oct_dataset_options){.seq_len = 4, .part = OCT_DATASET_TRAIN, .held_out_tokens = 103};
+    assert_refused("h.tokens", NULL, &o, "without its held-out part");
+    o.held_out_tokens = 0;
+    assert_refused("h.tokens", NULL, &o, "held-out part out of range");
+}
+
+static void given_token_counts_the_unigram_entropy_is_theirs(void **state) {
+    (void)state;
+    double nats;
+    put_counting("e.tokens", 8000, 8);
+    oct_dataset_options o = {.seq_len = 4};
+    oct_dataset *d = open_good("e.tokens", NULL, &o);
+    assert_int_equal(oct_dataset_unigram_entropy(d, 0, 8000, &nats, NULL), OCT_OK);
+    assert_true(fabs(nats - log(8)) < 1e-12);
+    assert_int_equal(oct_dataset_unigram_entropy(d, 7, 3, &nats, NULL), OCT_OK); /* 7, 0, 1 */
+    assert_true(fabs(nats - log(3)) < 1e-12);
+    assert_int_equal(oct_dataset_unigram_entropy(d, 8, 1, &nats, NULL), OCT_OK);
+    assert_true(nats == 0);
+    assert_int_equal(oct_dataset_unigram_entropy(d, 0, 8001, &nats, NULL), OCT_INVALID);
+    assert_int_equal(oct_dataset_unigram_entropy(d, 0, 0, &nats, NULL), OCT_INVALID);
+    assert_int_equal(oct_dataset_unigram_entropy(d, -1, 2, &nats, NULL), OCT_INVALID);
+    oct_dataset_close(d);
+}
+
+static const oct_tokenizer *sweep_tokenizer;
+
+static oct_status open_and_close(oct_error *err) {
+    oct_dataset_options o = {.seq_len = 1, .cache_folder = "swept"};
+    oct_dataset *d;
+    oct_status status = oct_dataset_open("s.jsonl", sweep_tokenizer, &o, &d, err);
+    if (!status)
+        oct_dataset_close(d);
+    return status;
+}
+
+static void given_a_heap_that_refuses_opening_gives_all_back(void **state) {
+    (void)state;
+    oct_tokenizer *t = byte_tokenizer(END_ONLY);
+    put_text("s.jsonl", "{\"text\":\"abc\"}\n{\"text\":\"d\"}\n");
+    sweep_tokenizer = t;
+    sweep_allocations(open_and_close);
+    oct_tokenizer_free(t);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(given_a_text_windows_overlap_by_the_token_that_is_a_label),
+        cmocka_unit_test(given_jsonl_each_line_is_a_document_between_its_ends),
+        cmocka_unit_test(given_a_bad_line_its_number_is_named_and_nothing_is_left),
+        cmocka_unit_test(given_a_folder_its_texts_are_read_in_order_of_their_names),
+        cmocka_unit_test(given_nothing_that_can_be_read_one_line_says_why),
+        cmocka_unit_test(given_a_cache_folder_a_text_is_tokenized_once_until_it_changes),
+        cmocka_unit_test(given_a_full_disk_packing_fails_and_leaves_nothing),
+        cmocka_unit_test(given_packed_texts_they_read_like_the_texts),
+        cmocka_unit_test(given_two_or_four_bytes_a_token_all_ids_come_back),
+        cmocka_unit_test(given_a_folder_of_packed_files_windows_go_across_them),
+        cmocka_unit_test(given_any_damage_a_packed_file_is_refused),
+        cmocka_unit_test(given_a_crafted_header_nothing_outside_the_file_is_read),
+        cmocka_unit_test(given_any_number_of_sequences_an_epoch_visits_each_once),
+        cmocka_unit_test(given_shuffling_orders_differ_by_seed_and_epoch_and_look_random),
+        cmocka_unit_test(given_several_ranks_together_they_take_what_one_takes),
+        cmocka_unit_test(given_a_held_out_part_it_shares_no_token_with_training),
+        cmocka_unit_test(given_token_counts_the_unigram_entropy_is_theirs),
+        cmocka_unit_test(given_a_heap_that_refuses_opening_gives_all_back),
+    };
+    return cmocka_run_group_tests(tests, enter_folder, leave_folder);
+}

@@ -1,0 +1,749 @@
+/* Tokenizers: reading tokenizer.json, splitting, encoding, decoding, training. */
+#include "story.h"
+
+#include "io_support.h"
+
+#include "base/rng.h"
+#include "base/thread.h"
+#include "io/bpe.h"
+#include "io/pretokenize.h"
+#include "io/tokenizer.h"
+
+/* ---- fixtures ---- */
+
+/* Writes a tokenizer.json with the 256 bytes as ids 0 .. 255, then `more` entries of the vocabulary
+ * (",\"ab\":256"), the merges, and the other keys as given. */
+static void put_tokenizer(const char *path, const char *more, const char *merges,
+                          const char *others) {
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    fprintf(f, "{%s,\"model\":{\"type\":\"BPE\",\"vocab\":{", others);
+    for (int byte = 0; byte < 256; byte++) {
+        unsigned c = oct_bpe_char_of_byte((uint8_t)byte);
+        fprintf(f, "%s\"\\u%04x\":%d", byte ? "," : "", c, byte);
+    }
+    fprintf(f, "%s},\"merges\":[%s]}}", more, merges);
+    assert_int_equal(fclose(f), 0);
+}
+
+#define BYTE_LEVEL                                                                                 \
+    "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false},"                       \
+    "\"decoder\":{\"type\":\"ByteLevel\"}"
+
+static oct_tokenizer *load(const char *path) {
+    oct_error err = {0};
+    oct_tokenizer *t = NULL;
+    if (oct_tokenizer_load(path, &t, &err))
+        fail_msg("%s", err.message);
+    return t;
+}
+
+static void assert_ids_n(const oct_tokenizer *t, const char *text, size_t n_bytes,
+                         oct_added_tokens added, const int32_t *expected, size_t n) {
+    oct_token_list ids = {0};
+    assert_int_equal(oct_tokenizer_encode(t, text, n_bytes, added, &ids, NULL), OCT_OK);
+    assert_int_equal(ids.n, n);
+    if (n)
+        assert_memory_equal(ids.ids, expected, n * sizeof *expected);
+    oct_token_list_free(&ids);
+}
+
+#define assert_ids(t, text, ...)                                                                   \
+    assert_ids_n(t, text, strlen(text), OCT_ADDED_TOKENS_FOUND, (int32_t[]){__VA_ARGS__},          \
+                 sizeof((int32_t[]){__VA_ARGS__}) / sizeof(int32_t))
+
+static void assert_round_trip(const oct_tokenizer *t, const char *text, size_t n_bytes) {
+    oct_token_list ids = {0};
+    oct_strbuf back = {0};
+    assert_int_equal(oct_tokenizer_encode(t, text, n_bytes, OCT_ADDED_TOKENS_FOUND, &ids, NULL),
+                     OCT_OK);
+    assert_int_equal(oct_tokenizer_decode(t, ids.ids, ids.n, OCT_SPECIAL_TOKENS_WRITE, &back, NULL),
+                     OCT_OK);
+    assert_int_equal(back.length, n_bytes);
+    if (n_bytes)
+        assert_memory_equal(back.text, text, n_bytes);
+    oct_strbuf_free(&back);
+    oct_token_list_free(&ids);
+}
+
+static oct_tokenizer *train(const char *text, int64_t vocab_size, oct_split_rule split,
+                            int64_t *n_tokens) {
+    oct_error err = {0};
+    const char *path = "text.txt";
+    oct_tokenizer_train_options options = {.vocab_size = vocab_size, .split = split};
+    put_text(path, text);
+    if (oct_tokenizer_train(&path, 1, &options, "trained.json", n_tokens, &err))
+        fail_msg("%s", err.message);
+    return load("trained.json");
+}
+
+static const char *const sample =
+    "It was the best of times, it was the worst of times, it was the age of wisdom, it was the age "
+    "of foolishness, it was the epoch of belief, it was the epoch of incredulity, it was the "
+    "season "
+    "of Light, it was the season of Darkness, it was the spring of hope, it was the winter of "
+    "despair.\n\nWe had everything before us, we had nothing before us; 1775, 1776, 177512.\n"
+    "\xc3\x9c\x62\x65r \xe6\x97\xa5\xe6\x9c\xac\xe8\xaa\x9e \xe6\x97\xa5\xe6\x9c\xac\xe8\xaa\x9e\n";
+
+/* ---- training ---- */
+
+static void given_a_tiny_text_training_gives_the_merges_made_by_hand(void **state) {
+    (void)state;
+    int64_t n;
+    /* Words: "ab" once, " ab" twice. (a,b) occurs 3 times, then (" ","ab") twice. */
+    oct_tokenizer *t = train("ab ab ab", 300, OCT_SPLIT_GPT2, &n);
+    assert_int_equal(n, 259);
+    assert_int_equal(oct_tokenizer_vocab_size(t), 259);
+    assert_int_equal(oct_tokenizer_find(t, "ab", 2), 257);
+    assert_int_equal(oct_tokenizer_find(t, " ab", 3), 258);
+    assert_ids(t, "ab ab ab", 257, 258, 258);
+    assert_int_equal(oct_tokenizer_eos(t), 0);
+    assert_int_equal(oct_tokenizer_bos(t), -1);
+    oct_tokenizer_free(t);
+}
+
+static void given_equally_frequent_pairs_the_lower_ids_merge_first(void **state) {
+    (void)state;
+    oct_tokenizer *t = train("cd\nab\ncd\nab\n", 259, OCT_SPLIT_GPT2, NULL);
+    assert_int_equal(oct_tokenizer_find(t, "ab", 2), 257);
+    assert_int_equal(oct_tokenizer_find(t, "cd", 2), 258);
+    oct_tokenizer_free(t);
+}
+
+static void given_a_run_of_one_letter_overlapping_pairs_are_merged_from_the_left(void **state) {
+    (void)state;
+    oct_tokenizer *t = train("aaaaa aaaaa", 400, OCT_SPLIT_GPT2, NULL);
+    /* Both words end as aa aa a. Then (aa,aa) and (aa,a) both occur twice; a has the lower id. */
+    int32_t aa = oct_tokenizer_find(t, "aa", 2);
+    assert_int_equal(aa, 257);
+    int32_t aaa = oct_tokenizer_find(t, "aaa", 3);
+    assert_int_equal(aaa, 258);
+    assert_round_trip(t, "aaaaaaaaaaa", 11);
+    oct_tokenizer_free(t);
+}
+
+static void given_the_same_text_twice_the_tokenizer_files_are_identical(void **state) {
+    (void)state;
+    size_t n_first, n_second;
+    for (int split = 0; split < 2; split++) {
+        oct_tokenizer *first = train(sample, 320, (oct_split_rule)split, NULL);
+        char *a = get_file("trained.json", &n_first);
+        oct_tokenizer *second = train(sample, 320, (oct_split_rule)split, NULL);
+        char *b = get_file("trained.json", &n_second);
+        assert_int_equal(n_first, n_second);
+        assert_memory_equal(a, b, n_first);
+        assert_true(oct_tokenizer_hash(first) == oct_tokenizer_hash(second));
+        oct_free(a);
+        oct_free(b);
+        oct_tokenizer_free(first);
+        oct_tokenizer_free(second);
+    }
+}
+
+static void given_other_rules_or_texts_the_hash_is_another(void **state) {
+    (void)state;
+    oct_tokenizer *gpt2 = train(sample, 300, OCT_SPLIT_GPT2, NULL);
+    oct_tokenizer *llama3 = train(sample, 300, OCT_SPLIT_LLAMA3, NULL);
+    oct_tokenizer *larger = train(sample, 301, OCT_SPLIT_GPT2, NULL);
+    assert_true(oct_tokenizer_hash(gpt2) != oct_tokenizer_hash(llama3));
+    assert_true(oct_tokenizer_hash(gpt2) != oct_tokenizer_hash(larger));
+    oct_tokenizer_free(gpt2);
+    oct_tokenizer_free(llama3);
+    oct_tokenizer_free(larger);
+}
+
+static void given_impossible_training_input_one_line_says_so(void **state) {
+    (void)state;
+    const char *missing = "missing.txt", *empty = "empty.txt";
+    oct_tokenizer_train_options options = {.vocab_size = 300};
+    oct_error err = {0};
+    put_text(empty, "");
+    assert_int_equal(oct_tokenizer_train(&missing, 1, &options, "o.json", NULL, &err), OCT_INVALID);
+    assert_contains(err.message, "missing.txt");
+    err = (oct_error){0};
+    assert_int_equal(oct_tokenizer_train(&empty, 1, &options, "o.json", NULL, &err), OCT_INVALID);
+    assert_contains(err.message, "no text");
+    err = (oct_error){0};
+    options.vocab_size = 256;
+    assert_int_equal(oct_tokenizer_train(&empty, 1, &options, "o.json", NULL, &err), OCT_INVALID);
+    assert_contains(err.message, "257");
+    err = (oct_error){0};
+    options.vocab_size = 300;
+    put_text(empty, "some text");
+    assert_int_equal(oct_tokenizer_train(&empty, 1, &options, "no/o.json", NULL, &err), OCT_FAILED);
+    assert_contains(err.message, "no/o.json");
+    assert_false(oct_path_exists("o.json"));
+}
+
+/* ---- encoding ---- */
+
+static void given_any_bytes_decoding_gives_them_back(void **state) {
+    (void)state;
+    for (int split = 0; split < 2; split++) {
+        oct_tokenizer *t = train(sample, 400, (oct_split_rule)split, NULL);
+        char text[64];
+        assert_round_trip(t, sample, strlen(sample));
+        for (uint64_t k = 0; k < 3000; k++) {
+            size_t n = oct_rng_below(1, 1, k, sizeof text + 1);
+            for (size_t i = 0; i < n; i++) { /* all bytes, or mostly those of UTF-8 and spaces */
+                uint8_t byte = (uint8_t)oct_rng_below(2, k, i, 256);
+                text[i] = k % 2 ? (char)byte : " \n'sab1\xc3\x9c\xe6\x97\xa5"[byte % 13];
+            }
+            assert_round_trip(t, text, n);
+        }
+        oct_tokenizer_free(t);
+    }
+}
+
+static void given_every_byte_alone_its_token_is_one(void **state) {
+    (void)state;
+    put_tokenizer("t.json", "", "", BYTE_LEVEL);
+    oct_tokenizer *t = load("t.json");
+    for (int byte = 0; byte < 256; byte++) {
+        char c = (char)byte;
+        int32_t expected = byte;
+        assert_ids_n(t, &c, 1, OCT_ADDED_TOKENS_FOUND, &expected, 1);
+    }
+    oct_tokenizer_free(t);
+}
+
+/* All pairs are looked at anew for each merge. */
+static size_t merge_naively(const oct_bpe *bpe, int32_t *ids, size_t n) {
+    for (;;) {
+        const oct_bpe_merge *best = NULL;
+        size_t at = 0;
+        for (size_t i = 0; i + 1 < n; i++) {
+            const oct_bpe_merge *m = oct_bpe_find_merge(bpe, ids[i], ids[i + 1]);
+            if (m && (!best || m->rank < best->rank)) {
+                best = m;
+                at = i;
+            }
+        }
+        if (!best)
+            return n;
+        ids[at] = best->id;
+        memmove(ids + at + 1, ids + at + 2, (n - at - 2) * sizeof *ids);
+        n--;
+    }
+}
+
+static void given_random_merges_the_heap_agrees_with_looking_at_all_pairs(void **state) {
+    (void)state;
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        oct_bpe bpe = {0};
+        oct_bpe_scratch scratch = {0};
+        for (int byte = 0; byte < 256; byte++)
+            assert_int_equal(oct_bpe_add_token(&bpe, byte, &(char){(char)byte}, 1, true), OCT_OK);
+        assert_int_equal(oct_bpe_finish(&bpe), -1);
+        for (uint64_t k = 0; k < 200; k++) { /* joins of any two tokens made of a, b, c */
+            int32_t part[2];
+            char joined[512];
+            size_t n = 0;
+            for (uint64_t i = 0; i < 2; i++) {
+                uint64_t pick = oct_rng_below(seed, k, i, 3 + (uint64_t)bpe.n_ids - 256);
+                part[i] = pick < 3 ? 'a' + (int32_t)pick : 256 + (int32_t)pick - 3;
+                memcpy(joined + n, bpe.pool + bpe.tokens[part[i]].offset,
+                       bpe.tokens[part[i]].n_bytes);
+                n += bpe.tokens[part[i]].n_bytes;
+            }
+            if (n > 12)
+                continue;
+            if (oct_bpe_find(&bpe, joined, n) < 0)
+                assert_int_equal(oct_bpe_add_token(&bpe, (int32_t)bpe.n_ids, joined, n, true),
+                                 OCT_OK);
+            oct_bpe_add_merge(&bpe, part[0], part[1]); /* refused if it's there already */
+        }
+        for (uint64_t k = 0; k < 100; k++) {
+            char word[200];
+            int32_t expected[200];
+            oct_token_list ids = {0};
+            size_t n = 1 + oct_rng_below(seed, 1000, k, sizeof word);
+            for (size_t i = 0; i < n; i++) {
+                word[i] = "abc"[oct_rng_below(seed, 2000 + k, i, 3)];
+                expected[i] = word[i];
+            }
+            size_t n_expected = merge_naively(&bpe, expected, n);
+            for (int again = 0; again < 2; again++) { /* the second time from the cache */
+                ids.n = 0;
+                assert_int_equal(oct_bpe_encode_word(&bpe, &scratch, word, n, &ids), OCT_OK);
+                assert_int_equal(ids.n, n_expected);
+                assert_memory_equal(ids.ids, expected, n_expected * sizeof *expected);
+            }
+            oct_token_list_free(&ids);
+        }
+        oct_bpe_scratch_free(&scratch);
+        oct_bpe_free(&bpe);
+    }
+}
+
+static void given_merges_as_text_or_as_pairs_ids_are_equal(void **state) {
+    (void)state;
+    const char *more = ",\"ab\":256,\"abc\":257";
+    put_tokenizer("text.json", more, "\"a b\",\"ab c\"", BYTE_LEVEL);
+    put_tokenizer("pairs.json", more, "[\"a\",\"b\"],[\"ab\",\"c\"]", BYTE_LEVEL);
+    oct_tokenizer *text = load("text.json"), *pairs = load("pairs.json");
+    assert_ids(text, "abcab", 257, 256);
+    assert_ids(pairs, "abcab", 257, 256);
+    assert_true(oct_tokenizer_hash(text) == oct_tokenizer_hash(pairs));
+    oct_tokenizer_free(text);
+    oct_tokenizer_free(pairs);
+}
+
+static void given_ignore_merges_a_word_that_is_a_token_stays_whole(void **state) {
+    (void)state;
+    const char *more = ",\"ab\":256,\"abc\":257";
+    put_tokenizer("t.json", more, "\"a b\"],\"ignore_merges\":true,\"x\":[", BYTE_LEVEL);
+    oct_tokenizer *t = load("t.json");
+    assert_ids(t, "abc", 257); /* no merge makes it */
+    assert_ids(t, "abcd", 256, 99, 100);
+    oct_tokenizer_free(t);
+}
+
+static void given_form_c_composed_and_decomposed_text_are_equal(void **state) {
+    (void)state;
+    put_tokenizer("t.json", "", "", "\"normalizer\":{\"type\":\"NFC\"}," BYTE_LEVEL);
+    oct_tokenizer *t = load("t.json");
+    assert_ids(t, "e\xcc\x81!", 0xc3, 0xa9, '!');
+    assert_ids(t, "\xc3\xa9!", 0xc3, 0xa9, '!');
+    assert_ids(t,
+               "\xff"
+               "e\xcc\x81",
+               0xff, 0xc3, 0xa9); /* around a stray byte too */
+    oct_tokenizer_free(t);
+}
+
+static void given_add_prefix_space_each_piece_of_text_starts_with_one(void **state) {
+    (void)state;
+    put_tokenizer("t.json", ",\"\\u0120a\":256", "\"\\u0120 a\"",
+                  "\"added_tokens\":[{\"id\":300,\"content\":\"<x>\"}],"
+                  "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true}");
+    oct_tokenizer *t = load("t.json");
+    assert_ids(t, "a", 256);
+    assert_ids(t, " a", 256);
+    assert_ids(t, "a<x>a", 256, 300, 256);
+    oct_tokenizer_free(t);
+}
+
+static void given_added_tokens_the_leftmost_longest_is_found(void **state) {
+    (void)state;
+    put_tokenizer("t.json", "", "",
+                  "\"added_tokens\":[{\"id\":300,\"content\":\"<a>\",\"special\":true},"
+                  "{\"id\":301,\"content\":\"<a>b\"},"
+                  "{\"id\":302,\"content\":\"[m]\",\"lstrip\":true,\"rstrip\":true},"
+                  "{\"id\":303,\"content\":\"ww\",\"single_word\":true}]," BYTE_LEVEL);
+    oct_tokenizer *t = load("t.json");
+    int32_t as_text[] = {'<', 'a', '>'};
+    assert_int_equal(oct_tokenizer_vocab_size(t), 304);
+    assert_ids(t, "<a><a>b<a", 300, 301, '<', 'a');
+    assert_ids(t, "x \t[m]\xe3\x80\x80y", 'x', 302, 'y');
+    assert_ids(t, "ww aww (ww)", 303, ' ', 'a', 'w', 'w', ' ', '(', 303, ')');
+    assert_ids_n(t, "<a>", 3, OCT_ADDED_TOKENS_AS_TEXT, as_text, 3);
+    int32_t ids[] = {300, 'x', 301};
+    oct_strbuf text = {0};
+    assert_int_equal(oct_tokenizer_decode(t, ids, 3, OCT_SPECIAL_TOKENS_SKIP, &text, NULL), OCT_OK);
+    assert_string_equal(text.text, "x<a>b");
+    oct_strbuf_free(&text);
+    oct_tokenizer_free(t);
+}
+
+static void given_an_unknown_id_decoding_is_refused(void **state) {
+    (void)state;
+    put_tokenizer("t.json", ",\"ab\":300", "", BYTE_LEVEL);
+    oct_tokenizer *t = load("t.json");
+    const int32_t wrong[] = {-1, 256, 299, 301, INT32_MAX, INT32_MIN};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        oct_strbuf text = {0};
+        oct_error err = {0};
+        assert_int_equal(
+            oct_tokenizer_decode(t, &wrong[i], 1, OCT_SPECIAL_TOKENS_WRITE, &text, &err),
+            OCT_INVALID);
+        assert_contains(err.message, "no such id");
+        oct_strbuf_free(&text);
+    }
+    oct_tokenizer_free(t);
+}
+
+typedef struct shared_encoding {
+    const oct_tokenizer *tokenizer;
+    oct_token_list ids[16];
+} shared_encoding;
+
+static void encode_one(void *context, int64_t task, int thread) {
+    (void)thread;
+    shared_encoding *e = context;
+    for (int k = 0; k < 20; k++) {
+        e->ids[task].n = 0;
+        oct_tokenizer_encode(e->tokenizer, sample, strlen(sample), OCT_ADDED_TOKENS_FOUND,
+                             &e->ids[task], NULL);
+    }
+}
+
+static void given_several_threads_each_gets_the_same_ids(void **state) {
+    (void)state;
+    shared_encoding e = {.tokenizer = train(sample, 350, OCT_SPLIT_LLAMA3, NULL)};
+    int before = oct_threads();
+    oct_threads_set(4);
+    oct_parallel(16, encode_one, &e);
+    oct_threads_set(before);
+    for (int i = 0; i < 16; i++) {
+        assert_true(e.ids[i].n > 0);
+        assert_int_equal(e.ids[i].n, e.ids[0].n);
+        assert_memory_equal(e.ids[i].ids, e.ids[0].ids, e.ids[0].n * sizeof(int32_t));
+    }
+    for (int i = 0; i < 16; i++)
+        oct_token_list_free(&e.ids[i]);
+    oct_tokenizer_free((oct_tokenizer *)e.tokenizer);
+}
+
+/* ---- splitting ---- */
+
+typedef struct pieces {
+    char text[512]; /* words with a | before each */
+    size_t n, words, longest;
+} pieces;
+
+static oct_status add_piece(void *user, const char *word, size_t n, oct_error *err) {
+    (void)err;
+    pieces *p = user;
+    p->words++;
+    p->longest = n > p->longest ? n : p->longest;
+    if (p->n + n + 2 < sizeof p->text) {
+        p->text[p->n++] = '|';
+        memcpy(p->text + p->n, word, n);
+        p->n += n;
+    }
+    return OCT_OK;
+}
+
+static void split_text(const char *pattern, oct_gap_rule gaps, const char *text, size_t n,
+                       pieces *found) {
+    oct_pretokenizer p = {0};
+    oct_pretokenizer_scratch scratch = {0};
+    *found = (pieces){0};
+    assert_int_equal(oct_pretokenizer_add_split(&p, pattern, strlen(pattern), OCT_PATTERN_REGEX,
+                                                gaps, "t", NULL),
+                     OCT_OK);
+    assert_int_equal(oct_pretokenize(&p, &scratch, text, n, add_piece, found, NULL), OCT_OK);
+    oct_pretokenizer_scratch_free(&scratch);
+    oct_pretokenizer_free(&p);
+}
+
+static void assert_pieces(const char *pattern, const char *text, const char *expected) {
+    pieces found;
+    split_text(pattern, OCT_GAPS_KEPT, text, strlen(text), &found);
+    assert_string_equal(found.text, expected);
+}
+
+static void given_text_gpt2_words_are_these(void **state) {
+    (void)state;
+    assert_pieces(oct_gpt2_pattern, "I've 'RE 123456!?\n", "|I|'ve| '|RE| 123456|!?|\n");
+    assert_pieces(oct_gpt2_pattern, "a  b   \n\nc  ", "|a| | b|   \n|\n|c|  ");
+    assert_pieces(oct_gpt2_pattern, "x\xe3\x80\x80y", "|x|\xe3\x80\x80|y");  /* U+3000: a space */
+    assert_pieces(oct_gpt2_pattern, "x \xe1\xa0\x8e!", "|x| \xe1\xa0\x8e!"); /* U+180E: none */
+}
+
+static void given_text_llama3_words_are_these(void **state) {
+    (void)state;
+    assert_pieces(oct_llama3_pattern, "I've 'RE 1234567!?\n\n", "|I|'ve| '|RE| |123|456|7|!?\n\n");
+    assert_pieces(oct_llama3_pattern, "We'RE (so)  \n x\r\n", "|We|'RE| (|so|)|  \n| x|\r\n");
+}
+
+static void given_dropped_gaps_only_matches_are_words(void **state) {
+    (void)state;
+    pieces found;
+    split_text("\\w+", OCT_GAPS_DROPPED, "a, b; c", 7, &found);
+    assert_string_equal(found.text, "|a|b|c");
+    split_text("[^\\S\\n]+", OCT_GAPS_KEPT, "a \tb\nc", 6, &found);
+    assert_string_equal(found.text, "|a| \t|b\nc");
+    split_text("x*", OCT_GAPS_KEPT, "axxb", 4, &found); /* empty matches split nothing */
+    assert_string_equal(found.text, "|a|xx|b");
+}
+
+static void given_stray_bytes_each_is_a_word(void **state) {
+    (void)state;
+    const char *const stray[] = {"a\x80"
+                                 "b",
+                                 "a\xc3",
+                                 "a\xed\xa0\x80",
+                                 "a\xf4\x90\x80\x80",
+                                 "a\xc0\xaf",
+                                 "a\xe0\x80\x80",
+                                 "a\xf8",
+                                 NULL};
+    for (int i = 0; stray[i]; i++) {
+        pieces found;
+        split_text("\\p{L}+", OCT_GAPS_KEPT, stray[i], strlen(stray[i]), &found);
+        assert_int_equal(found.words, strlen(stray[i]));
+        assert_int_equal(found.longest, 1);
+    }
+}
+
+/* Longer than what is looked at in one go, so that words lie across every seam. */
+static void given_a_large_text_its_words_do_not_depend_on_the_windows(void **state) {
+    (void)state;
+    static const char line[] = "the quick brown fox, 12 jumps\n";
+    const size_t n_line = sizeof line - 1, n_lines = OCT_STRETCH_BYTES / n_line + 4000;
+    char *text = oct_malloc(n_line * n_lines);
+    assert_non_null(text);
+    for (size_t i = 0; i < n_lines; i++)
+        memcpy(text + i * n_line, line, n_line);
+    pieces found;
+    split_text(oct_gpt2_pattern, OCT_GAPS_KEPT, text, n_line * n_lines, &found);
+    assert_int_equal(found.words, 8 * n_lines);
+    assert_int_equal(found.longest, 6);
+    memset(text, ' ', n_line * n_lines); /* no word ends in the first stretch: it's cut */
+    split_text(oct_llama3_pattern, OCT_GAPS_KEPT, text, n_line * n_lines, &found);
+    assert_int_equal(found.words, 2);
+    assert_int_equal(found.longest, OCT_STRETCH_BYTES);
+    oct_free(text);
+}
+
+static void given_a_large_text_in_another_form_it_is_normalised_piece_by_piece(void **state) {
+    (void)state;
+    static const char line[] = "cafe\xcc\x81 d\xc3\xa9j\xc3\xa0\n"; /* "café", decomposed */
+    const size_t n_line = sizeof line - 1, n_lines = 3000000 / n_line;
+    char *text = oct_malloc(n_line * n_lines);
+    assert_non_null(text);
+    for (size_t i = 0; i < n_lines; i++)
+        memcpy(text + i * n_line, line, n_line);
+    oct_pretokenizer p = {.nfc = true};
+    oct_pretokenizer_scratch scratch = {0};
+    pieces found = {0};
+    assert_int_equal(oct_pretokenizer_add_split(&p, oct_gpt2_pattern, strlen(oct_gpt2_pattern),
+                                                OCT_PATTERN_REGEX, OCT_GAPS_KEPT, "t", NULL),
+                     OCT_OK);
+    assert_int_equal(oct_pretokenize(&p, &scratch, text, n_line * n_lines, add_piece, &found, NULL),
+                     OCT_OK);
+    assert_int_equal(found.words, 3 * n_lines);
+    assert_int_equal(found.longest, 7);
+    assert_memory_equal(found.text, "|caf\xc3\xa9| d\xc3\xa9j\xc3\xa0|\n", 16);
+    oct_pretokenizer_scratch_free(&scratch);
+    oct_pretokenizer_free(&p);
+    oct_free(text);
+}
+
+static void given_a_pattern_that_explodes_the_text_is_refused(void **state) {
+    (void)state;
+    oct_pretokenizer p = {0};
+    oct_pretokenizer_scratch scratch = {0};
+    oct_error err = {0};
+    pieces found = {0};
+    const char *pattern = "(a|aa|aaa)+(b|c)\\1$|x";
+    char text[64];
+    memset(text, 'a', sizeof text);
+    assert_int_equal(oct_pretokenizer_add_split(&p, pattern, strlen(pattern), OCT_PATTERN_REGEX,
+                                                OCT_GAPS_KEPT, "t", &err),
+                     OCT_OK);
+    assert_int_equal(oct_pretokenize(&p, &scratch, text, sizeof text, add_piece, &found, &err),
+                     OCT_INVALID);
+    assert_contains(err.message, "can't be split");
+    oct_pretokenizer_scratch_free(&scratch);
+    oct_pretokenizer_free(&p);
+}
+
+/* ---- files ---- */
+
+static void given_a_folder_the_files_in_it_say_where_texts_end(void **state) {
+    (void)state;
+    const char *added = "\"added_tokens\":[{\"id\":300,\"content\":\"<|endoftext|>\"},{\"id\":301,"
+                        "\"content\":\"<e>\"},{\"id\":302,\"content\":\"<|begin_of_text|>\"}],";
+    oct_strbuf others = {0};
+    oct_strbuf_printf(&others, "%s%s", added, BYTE_LEVEL);
+    assert_int_equal(oct_make_folders("model", NULL), OCT_OK);
+    put_tokenizer("model/tokenizer.json", "", "", others.text);
+    oct_strbuf_free(&others);
+    oct_tokenizer *t = load("model"); /* by name */
+    assert_int_equal(oct_tokenizer_bos(t), 302);
+    assert_int_equal(oct_tokenizer_eos(t), 300);
+    oct_tokenizer_free(t);
+    put_text("model/generation_config.json", "{\"eos_token_id\":[301,300]}");
+    t = load("model");
+    assert_int_equal(oct_tokenizer_bos(t), 302);
+    assert_int_equal(oct_tokenizer_eos(t), 301);
+    oct_tokenizer_free(t);
+    put_text("model/tokenizer_config.json",
+             "{\"bos_token\":null,\"eos_token\":{\"content\":\"<|endoftext|>\"}}");
+    t = load("model/tokenizer.json");
+    assert_int_equal(oct_tokenizer_bos(t), -1);
+    assert_int_equal(oct_tokenizer_eos(t), 300);
+    oct_tokenizer_free(t);
+    oct_error err = {0};
+    put_text("model/tokenizer_config.json", "{\"eos_token\":\"<none>\"}");
+    assert_int_equal(oct_tokenizer_load("model", &t, &err), OCT_INVALID);
+    assert_contains(err.message, "model/tokenizer_config.json: eos_token");
+}
+
+typedef struct bad_file {
+    const char *more, *merges, *others, *word; /* what the message must hold */
+} bad_file;
+
+static void given_a_wrong_tokenizer_file_one_line_names_the_key(void **state) {
+    (void)state;
+    const bad_file cases[] = {
+        {"", "", "\"x\":1", "pre_tokenizer"},
+        {"", "", "\"pre_tokenizer\":{\"type\":\"Metaspace\"}", "Metaspace"},
+        {"", "", "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[]}", "ByteLevel"},
+        {"", "", "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":3}", "pretokenizers"},
+        {"", "",
+         "\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},\"behavior\":"
+         "\"Isolated\"}",
+         "regular expression"},
+        {"", "",
+         "\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},\"behavior\":"
+         "\"Contiguous\"}",
+         "Contiguous"},
+        {"", "", "\"normalizer\":{\"type\":\"Lowercase\"}," BYTE_LEVEL, "Lowercase"},
+        {"", "", "\"decoder\":{\"type\":\"WordPiece\"},\"pre_tokenizer\":{\"type\":\"ByteLevel\"}",
+         "WordPiece"},
+        {",\"ab\":255", "", BYTE_LEVEL, "is taken"},
+        {",\"ab\":-1", "", BYTE_LEVEL, "wrong id"},
+        {",\"ab\":4194304", "", BYTE_LEVEL, "wrong id"},
+        {",\"ab\":1.5", "", BYTE_LEVEL, "wrong id"},
+        {",\"ab\":\"x\"", "", BYTE_LEVEL, "wrong id"},
+        {",\"ab\":256,\"ab\":257", "", BYTE_LEVEL, "not JSON"},
+        {",\"ab\":256", "\"a b\",\"a b\"", BYTE_LEVEL, "merges[1]"},
+        {"", "\"a b\"", BYTE_LEVEL, "merges[0]"},
+        {"", "\"ab\"", BYTE_LEVEL, "merges[0]"},
+        {"", "\"a b c\"", BYTE_LEVEL, "merges[0]"},
+        {"", "[\"a\"]", BYTE_LEVEL, "merges[0]"},
+        {"", "[\"a\",5]", BYTE_LEVEL, "merges[0]"},
+        {"", "\"\\n \\n\"", BYTE_LEVEL, "merges[0]"},
+        {"", "],\"dropout\":0.1,\"x\":[", BYTE_LEVEL, "dropout"},
+        {"", "],\"end_of_word_suffix\":\"</w>\",\"x\":[", BYTE_LEVEL, "end_of_word_suffix"},
+        {"", "],\"ignore_merges\":5,\"x\":[", BYTE_LEVEL, "ignore_merges"},
+        {"", "", "\"added_tokens\":[{\"id\":\"x\",\"content\":\"<a>\"}]," BYTE_LEVEL,
+         "added_tokens[0]"},
+        {"", "", "\"added_tokens\":[{\"id\":300,\"content\":\"\"}]," BYTE_LEVEL, "added_tokens[0]"},
+        {"", "", "\"added_tokens\":[{\"id\":65,\"content\":\"<a>\"}]," BYTE_LEVEL, "contradicts"},
+        {"", "", "\"added_tokens\":{}," BYTE_LEVEL, "added_tokens"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        oct_error err = {0};
+        oct_tokenizer *t = NULL;
+        size_t live = oct_alloc_live_bytes();
+        put_tokenizer("bad.json", cases[i].more, cases[i].merges, cases[i].others);
+        assert_int_equal(oct_tokenizer_load("bad.json", &t, &err), OCT_INVALID);
+        assert_null(t);
+        assert_contains(err.message, "bad.json");
+        assert_contains(err.message, cases[i].word);
+        assert_one_line(err.message);
+        assert_int_equal(oct_alloc_live_bytes(), live);
+    }
+}
+
+static void given_a_file_that_is_no_tokenizer_one_line_says_so(void **state) {
+    (void)state;
+    const char *const texts[] = {"",
+                                 "{}",
+                                 "[]",
+                                 "{\"model\":5}",
+                                 "{\"model\":{\"vocab\":[]}}",
+                                 "{\"model\":{\"vocab\":{\"a\":0},\"merges\":[]}}",
+                                 "{\"model\":{\"type\":\"Unigram\"}}",
+                                 "\xff\xfe",
+                                 "{\"a\":\"\\ud800\"}"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        oct_error err = {0};
+        oct_tokenizer *t = NULL;
+        put_text("bad.json", texts[i]);
+        assert_int_equal(oct_tokenizer_load("bad.json", &t, &err), OCT_INVALID);
+        assert_contains(err.message, "bad.json");
+        assert_one_line(err.message);
+    }
+    oct_error err = {0};
+    oct_tokenizer *t = NULL;
+    assert_int_equal(oct_tokenizer_load("missing.json", &t, &err), OCT_INVALID);
+    assert_contains(err.message, "missing.json");
+    err = (oct_error){0};
+    assert_int_equal(oct_make_folders("hollow", NULL), OCT_OK);
+    assert_int_equal(oct_tokenizer_load("hollow", &t, &err), OCT_INVALID);
+    assert_contains(err.message, "hollow/tokenizer.json");
+}
+
+static void given_a_damaged_file_reading_never_crashes(void **state) {
+    (void)state;
+    oct_tokenizer *t = train(sample, 270, OCT_SPLIT_LLAMA3, NULL);
+    oct_tokenizer_free(t);
+    size_t n;
+    char *text = get_file("trained.json", &n);
+    for (uint64_t k = 0; k < 400; k++) {
+        size_t at = oct_rng_below(5, 0, k, n);
+        char before = text[at];
+        text[at] = (char)oct_rng_below(5, 1, k, 256);
+        put_file("damaged.json", text, k % 4 ? n : at);
+        oct_error err = {0};
+        if (oct_tokenizer_load("damaged.json", &t, &err) == OCT_OK)
+            oct_tokenizer_free(t);
+        else
+            assert_one_line(err.message);
+        text[at] = before;
+    }
+    oct_free(text);
+}
+
+static oct_status load_and_encode(oct_error *err) {
+    oct_tokenizer *t;
+    oct_token_list ids = {0};
+    oct_status status = oct_tokenizer_load("t.json", &t, err);
+    if (status)
+        return status;
+    status = oct_tokenizer_encode(t, "abc e\xcc\x81", 7, OCT_ADDED_TOKENS_FOUND, &ids, err);
+    oct_token_list_free(&ids);
+    oct_tokenizer_free(t);
+    return status;
+}
+
+static void given_a_heap_that_refuses_loading_and_encoding_give_all_back(void **state) {
+    (void)state;
+    put_tokenizer("t.json", ",\"ab\":256", "\"a b\"",
+                  "\"added_tokens\":[{\"id\":300,\"content\":\"<a>\"}],"
+                  "\"normalizer\":{\"type\":\"NFC\"}," BYTE_LEVEL);
+    sweep_allocations(load_and_encode);
+}
+
+static oct_status train_small(oct_error *err) {
+    const char *path = "small.txt";
+    oct_tokenizer_train_options options = {.vocab_size = 262};
+    return oct_tokenizer_train(&path, 1, &options, "small.json", NULL, err);
+}
+
+static void given_a_heap_that_refuses_training_gives_all_back(void **state) {
+    (void)state;
+    put_text("small.txt", "ab abc abcd ab abc");
+    sweep_allocations(train_small);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(given_a_tiny_text_training_gives_the_merges_made_by_hand),
+        cmocka_unit_test(given_equally_frequent_pairs_the_lower_ids_merge_first),
+        cmocka_unit_test(given_a_run_of_one_letter_overlapping_pairs_are_merged_from_the_left),
+        cmocka_unit_test(given_the_same_text_twice_the_tokenizer_files_are_identical),
+        cmocka_unit_test(given_other_rules_or_texts_the_hash_is_another),
+        cmocka_unit_test(given_impossible_training_input_one_line_says_so),
+        cmocka_unit_test(given_any_bytes_decoding_gives_them_back),
+        cmocka_unit_test(given_every_byte_alone_its_token_is_one),
+        cmocka_unit_test(given_random_merges_the_heap_agrees_with_looking_at_all_pairs),
+        cmocka_unit_test(given_merges_as_text_or_as_pairs_ids_are_equal),
+        cmocka_unit_test(given_ignore_merges_a_word_that_is_a_token_stays_whole),
+        cmocka_unit_test(given_form_c_composed_and_decomposed_text_are_equal),
+        cmocka_unit_test(given_add_prefix_space_each_piece_of_text_starts_with_one),
+        cmocka_unit_test(given_added_tokens_the_leftmost_longest_is_found),
+        cmocka_unit_test(given_an_unknown_id_decoding_is_refused),
+        cmocka_unit_test(given_several_threads_each_gets_the_same_ids),
+        cmocka_unit_test(given_text_gpt2_words_are_these),
+        cmocka_unit_test(given_text_llama3_words_are_these),
+        cmocka_unit_test(given_dropped_gaps_only_matches_are_words),
+        cmocka_unit_test(given_stray_bytes_each_is_a_word),
+        cmocka_unit_test(given_a_large_text_its_words_do_not_depend_on_the_windows),
+        cmocka_unit_test(given_a_large_text_in_another_form_it_is_normalised_piece_by_piece),
+        cmocka_unit_test(given_a_pattern_that_explodes_the_text_is_refused),
+        cmocka_unit_test(given_a_folder_the_files_in_it_say_where_texts_end),
+        cmocka_unit_test(given_a_wrong_tokenizer_file_one_line_names_the_key),
+        cmocka_unit_test(given_a_file_that_is_no_tokenizer_one_line_says_so),
+        cmocka_unit_test(given_a_damaged_file_reading_never_crashes),
+        cmocka_unit_test(given_a_heap_that_refuses_loading_and_encoding_give_all_back),
+        cmocka_unit_test(given_a_heap_that_refuses_training_gives_all_back),
+    };
+    return cmocka_run_group_tests(tests, enter_folder, leave_folder);
+}

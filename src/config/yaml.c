@@ -75,24 +75,24 @@ static bool is_hex_int(const char *text) {
            text[2 + strspn(text + 2, "0123456789abcdefABCDEF")] == '\0';
 }
 
-/* Digits with at most one dot, and an optional exponent. */
+/* Digits with a dot, an exponent, or both. */
 static bool is_float(const char *text) {
     text += *text == '-' || *text == '+';
-    size_t before = strspn(text, "0123456789");
-    text += before;
-    size_t after = 0;
-    if (*text == '.') {
-        after = strspn(text + 1, "0123456789");
+    size_t n_digits = strspn(text, "0123456789");
+    text += n_digits;
+    bool dot = *text == '.';
+    if (dot) {
+        size_t after = strspn(text + 1, "0123456789");
+        n_digits += after;
         text += 1 + after;
     }
-    if (before + after == 0)
+    if (n_digits == 0)
         return false;
-    if (*text == 'e' || *text == 'E') {
-        text++;
-        text += *text == '-' || *text == '+';
-        return *text && text[strspn(text, "0123456789")] == '\0';
-    }
-    return *text == '\0';
+    if (*text != 'e' && *text != 'E')
+        return dot && *text == '\0';
+    text++;
+    text += *text == '-' || *text == '+';
+    return *text && text[strspn(text, "0123456789")] == '\0';
 }
 
 static bool parse_special_float(const char *text, double *number) {
@@ -323,7 +323,11 @@ static oct_status on_alias(reader *r, struct fy_event *event) {
     for (int i = 0; i < r->n_anchors; i++)
         if (strcmp(r->anchors[i].name, name) == 0) {
             oct_value *copy = oct_value_copy(&r->builder, r->anchors[i].value);
-            return copy ? place(r, copy) : r->builder.err->status;
+            if (!copy)
+                return r->builder.err->status;
+            copy->line = line;
+            copy->column = mark_of(event)->column + 1;
+            return place(r, copy);
         }
     return oct_fail(r->builder.err, OCT_INVALID, "%s:%d: *%s: no such anchor before this line",
                     r->builder.path, line, name);

@@ -6,6 +6,7 @@
 #include "convert/mx_linear.h"
 #include "convert/plan.h"
 #include "nn/linear.h"
+#include "quant/delayed.h"
 
 static void log_linears(const oct_plan *plan) {
     const oct_recipe *recipe = NULL;
@@ -42,9 +43,29 @@ oct_status oct_plan_apply(const oct_plan *plan, oct_error *err) {
         oct_linear *linear = oct_linear_from(row->module);
         if (!linear || !row->recipe)
             continue;
+        if (row->recipe->strategy == OCT_DELAYED &&
+            oct_delayed_create(row->recipe->amax_history_len, &linear->delayed))
+            return oct_fail_memory(err);
         linear->recipe = row->recipe;
         linear->base.ops = &oct_mx_linear_ops;
     }
     log_linears(plan);
     return OCT_OK;
+}
+
+static oct_delayed *delayed_of(const oct_plan_row *row) {
+    const oct_linear *linear = oct_linear_from(row->module);
+    return linear ? linear->delayed : NULL;
+}
+
+void oct_plan_end_step(const oct_plan *plan) {
+    for (int64_t i = 0; i < plan->n_rows; i++)
+        if (delayed_of(&plan->rows[i]))
+            oct_delayed_advance(delayed_of(&plan->rows[i]));
+}
+
+oct_tensor oct_plan_row_history(const oct_plan_row *row) {
+    oct_delayed *delayed = delayed_of(row);
+    return delayed ? oct_tensor_2d(OCT_F32, OCT_N_ROLES, delayed->length, delayed->history)
+                   : (oct_tensor){0};
 }

@@ -29,10 +29,13 @@ static oct_status forward(oct_module *m, oct_step *step, const oct_tensor *x, oc
      * siblings. */
     oct_arena *const arenas[2] = {saving ? step->saved : step->scratch, step->scratch};
     oct_quantized xq, wq;
+    oct_amax x_amax = oct_delayed_amax(linear->delayed, OCT_ROLE_INPUT);
+    oct_amax w_amax = oct_delayed_amax(linear->delayed, OCT_ROLE_WEIGHT);
     oct_status status =
-        oct_shared_quantize(step->shared, x, recipe, OCT_ROLE_INPUT, which, arenas, &xq);
+        oct_shared_quantize(step->shared, x, recipe, OCT_ROLE_INPUT, which, arenas, &x_amax, &xq);
     if (!status)
-        status = oct_weights_quantized(step->weights, linear->weight, 0, recipe, which, &wq);
+        status =
+            oct_weights_quantized(step->weights, linear->weight, 0, recipe, which, &w_amax, &wq);
     if (status)
         return status;
     const oct_gemm_problem problem = {.M = oct_tensor_rows(x),
@@ -52,14 +55,17 @@ static oct_status forward(oct_module *m, oct_step *step, const oct_tensor *x, oc
         return OCT_NO_MEMORY;
     s->x = xq;
     m->saved = s;
+    oct_delayed_observe(linear->delayed, OCT_ROLE_INPUT, x_amax);
+    oct_delayed_observe(linear->delayed, OCT_ROLE_WEIGHT, w_amax);
     return OCT_OK;
 }
 
 static oct_status input_gradient(oct_linear *linear, oct_step *step, const oct_quantized *dyq,
                                  oct_tensor *dx, oct_accumulate accumulate) {
     oct_quantized wq;
-    oct_status status =
-        oct_weights_quantized(step->weights, linear->weight, 0, linear->recipe, OCT_ALONG_0, &wq);
+    oct_amax amax = oct_delayed_amax(linear->delayed, OCT_ROLE_WEIGHT);
+    oct_status status = oct_weights_quantized(step->weights, linear->weight, 0, linear->recipe,
+                                              OCT_ALONG_0, &amax, &wq);
     if (status)
         return status;
     const oct_gemm_problem problem = {.M = oct_tensor_rows(dx),
@@ -101,8 +107,10 @@ static oct_status backward(oct_module *m, oct_step *step, const oct_tensor *dy, 
     oct_matrix_view view = {dy->data, dy->dtype, oct_tensor_rows(dy), linear->out_features,
                             linear->out_features};
     oct_quantized dyq;
+    oct_amax amax = oct_delayed_amax(linear->delayed, OCT_ROLE_GRAD);
     oct_status status =
-        oct_quantize(&view, linear->recipe, OCT_ROLE_GRAD, which, arenas, -1.0f, NULL, &dyq);
+        oct_quantize(&view, linear->recipe, OCT_ROLE_GRAD, which, arenas, &amax, &dyq);
+    oct_delayed_observe(linear->delayed, OCT_ROLE_GRAD, amax);
     if (!status && train_weight)
         status = weight_gradient(linear, step, &dyq, view.rows);
     if (!status && dx)
@@ -113,5 +121,12 @@ static oct_status backward(oct_module *m, oct_step *step, const oct_tensor *dy, 
     return status;
 }
 
-const oct_module_ops oct_mx_linear_ops = {
-    .type_name = "MXLinear", .forward = forward, .backward = backward, .keeps_input = false};
+static void destroy(oct_module *m) {
+    oct_delayed_destroy(oct_linear_from(m)->delayed);
+}
+
+const oct_module_ops oct_mx_linear_ops = {.type_name = "MXLinear",
+                                          .forward = forward,
+                                          .backward = backward,
+                                          .keeps_input = false,
+                                          .destroy = destroy};

@@ -7,6 +7,7 @@
 #define OCT_CONVERT_PLAN_H
 
 #include <octet/status.h>
+#include <octet/tensor.h>
 #include <stdbool.h>
 
 #include "base/strbuf.h"
@@ -83,6 +84,12 @@ void oct_plan_destroy(oct_plan *plan);
  * "MX training active with recipe ...", "Swapped to MXLinear_NPU layers: N", "... MoE training
  * enabled", ... */
 oct_status oct_plan_apply(const oct_plan *plan, oct_error *err);
+
+/* The optimizer has changed the weights: delayed scales move on by one step. */
+void oct_plan_end_step(const oct_plan *plan);
+/* The amax history (3 roles, length) of a row with a delayed recipe, for checkpoints: data points
+ * at the live history, which may be overwritten by a saved one. data is NULL for all other rows. */
+oct_tensor oct_plan_row_history(const oct_plan_row *row);
 
 /* The table for people, and the same as JSON. */
 void oct_plan_render(const oct_plan *plan, oct_strbuf *text);

@@ -11,6 +11,8 @@ typedef struct oct_linear {
     oct_param *weight;
     oct_param *bias;          /* NULL: none */
     const oct_recipe *recipe; /* set by a converter, which owns it; NULL in high precision */
+    struct oct_delayed
+        *delayed; /* with a delayed recipe: its amaxes, owned by the ops; else NULL */
 } oct_linear;
 
 extern const oct_module_ops oct_linear_ops;

@@ -17,6 +17,7 @@ typedef struct entry {
     void *dense;
     oct_arena *copies[2]; /* of quantized.along[0] and [1] */
     oct_quantized quantized;
+    oct_amax amax;
     size_t n_bytes;
 } entry;
 
@@ -167,7 +168,8 @@ static oct_along copies_held(const oct_quantized *q) {
 }
 
 oct_status oct_weights_quantized(oct_weights *weights, const oct_param *param, int64_t expert,
-                                 const oct_recipe *recipe, oct_along which, oct_quantized *out) {
+                                 const oct_recipe *recipe, oct_along which, oct_amax *amax,
+                                 oct_quantized *out) {
     entry *e;
     oct_status status = find_entry(weights, param, expert, recipe, &e);
     if (status)
@@ -184,7 +186,8 @@ oct_status oct_weights_quantized(oct_weights *weights, const oct_param *param, i
                              .cols = cols,
                              .ld = cols};
         oct_quantized made = {0};
-        status = oct_quantize(&x, recipe, OCT_ROLE_WEIGHT, missing, e->copies, -1.0f, NULL, &made);
+        e->amax.use = amax ? amax->use : -1.0f;
+        status = oct_quantize(&x, recipe, OCT_ROLE_WEIGHT, missing, e->copies, &e->amax, &made);
         if (status)
             return status;
         for (int i = 0; i < 2; i++)
@@ -192,6 +195,8 @@ oct_status oct_weights_quantized(oct_weights *weights, const oct_param *param, i
                 e->quantized.along[i] = made.along[i];
         e->n_bytes = oct_arena_used_bytes(e->copies[0]) + oct_arena_used_bytes(e->copies[1]);
     }
+    if (amax)
+        amax->seen = e->amax.seen;
     *out = e->quantized;
     return OCT_OK;
 }

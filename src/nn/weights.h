@@ -27,7 +27,8 @@ oct_status oct_weights_dense(oct_weights *weights, const oct_param *param, oct_d
  * `expert` picks a slice of an (E,N,K) parameter; pass 0 for a matrix. Valid until the version
  * changes. */
 oct_status oct_weights_quantized(oct_weights *weights, const oct_param *param, int64_t expert,
-                                 const oct_recipe *recipe, oct_along which, oct_quantized *out);
+                                 const oct_recipe *recipe, oct_along which, oct_amax *amax,
+                                 oct_quantized *out);
 
 /* Turns caching off (every request is made anew): for tests of the cache. */
 typedef enum oct_caching { OCT_CACHE_ON, OCT_CACHE_OFF } oct_caching;

@@ -169,23 +169,20 @@ static void channel_cols_task(void *context, int64_t task, int thread) {
     quantize_rows(j, &part, j->along[0], first);
 }
 
-static oct_status quantize_per_tensor(job *j, oct_arena *arena, float amax_override,
-                                      float *amax_out) {
+static oct_status quantize_per_tensor(job *j, oct_arena *arena, oct_amax *amax) {
     int64_t n_tasks = oct_ceil_div(j->x.rows, TASK_ROWS);
-    float amax = 0.0f;
-    if (amax_override < 0 || amax_out) {
-        oct_arena_mark mark = oct_arena_get_mark(arena);
-        j->amax = oct_arena_alloc_array(arena, (size_t)n_tasks, sizeof(float));
-        if (!j->amax)
-            return OCT_NO_MEMORY;
-        oct_parallel(n_tasks, amax_task, j);
-        for (int64_t i = 0; i < n_tasks; i++)
-            amax = fmaxf(amax, j->amax[i]); /* never NaN: the kernel gives Inf */
-        oct_arena_release(arena, mark);
-    }
-    if (amax_out)
-        *amax_out = amax;
-    j->scale = oct_scale_from_amax(amax_override < 0 ? amax : amax_override, j->target);
+    float own = 0.0f;
+    oct_arena_mark mark = oct_arena_get_mark(arena);
+    j->amax = oct_arena_alloc_array(arena, (size_t)n_tasks, sizeof(float));
+    if (!j->amax)
+        return OCT_NO_MEMORY;
+    oct_parallel(n_tasks, amax_task, j);
+    for (int64_t i = 0; i < n_tasks; i++)
+        own = fmaxf(own, j->amax[i]); /* never NaN: the kernel gives Inf */
+    oct_arena_release(arena, mark);
+    j->scale = oct_scale_from_amax(amax && amax->use >= 0 ? amax->use : own, j->target);
+    if (amax)
+        amax->seen = own;
     *(float *)j->along[1]->scales = j->scale;
     oct_parallel(n_tasks, scaled_task, j);
     return OCT_OK;
@@ -207,8 +204,8 @@ static oct_status quantize_per_channel(job *j, oct_arena *arena) {
 }
 
 oct_status oct_quantize(const oct_matrix_view *x, const oct_recipe *recipe, oct_role role,
-                        oct_along which, oct_arena *const arenas[2], float amax_override,
-                        float *amax_out, oct_quantized *out) {
+                        oct_along which, oct_arena *const arenas[2], oct_amax *amax,
+                        oct_quantized *out) {
     bool shared = oct_recipe_shares_copies(recipe, role);
     job j = {.x = *x,
              .kernels = oct_kernels_current()->quantize,
@@ -232,7 +229,7 @@ oct_status oct_quantize(const oct_matrix_view *x, const oct_recipe *recipe, oct_
         j.along[dim] = &out->along[dim];
     }
     if (recipe->granularity == OCT_PER_TENSOR)
-        return quantize_per_tensor(&j, arenas[1], amax_override, amax_out);
+        return quantize_per_tensor(&j, arenas[1], amax);
     if (recipe->granularity == OCT_PER_CHANNEL)
         return quantize_per_channel(&j, arenas[1]);
     oct_parallel(oct_ceil_div(x->rows, TASK_ROWS), shared ? mx_tiles_task : mx_task, &j);

@@ -13,6 +13,7 @@
 #include "base/arena.h"
 #include "kernel/gemm.h"
 #include "kernel/quantize.h"
+#include "quant/delayed.h"
 #include "quant/recipe.h"
 
 typedef struct oct_qmatrix {
@@ -45,13 +46,12 @@ size_t oct_qmatrix_bytes(const oct_recipe *recipe, oct_role role, int64_t rows, 
 
 /* Quantizes `x` (F32 or BF16) for `role`, threads over blocks of rows, in one read where both
  * copies are asked for. The copy for dimension d comes from arenas[d] (they may be the same; a
- * shared copy comes from arenas[0], since that is the one kept for backward). `amax_override` >= 0
- * replaces the tensor's amax in per-tensor recipes (delayed scaling, a reduced amax of a sharded
- * tensor); pass a negative number to use the tensor's own. `*amax_out`, if not NULL, receives the
- * tensor's own amax in per-tensor recipes. OCT_NO_MEMORY is the only failure. */
+ * shared copy comes from arenas[0], since that is the one kept for backward). `amax` (NULL:
+ * dynamic) may replace the tensor's amax in per-tensor recipes: delayed scaling, the reduced amax
+ * of a sharded tensor. OCT_NO_MEMORY is the only failure. */
 oct_status oct_quantize(const oct_matrix_view *x, const oct_recipe *recipe, oct_role role,
-                        oct_along which, oct_arena *const arenas[2], float amax_override,
-                        float *amax_out, oct_quantized *out);
+                        oct_along which, oct_arena *const arenas[2], oct_amax *amax,
+                        oct_quantized *out);
 
 /* The operand whose rows are the other dimension and whose k is `dim` of the source. */
 oct_operand oct_quantized_operand(const oct_quantized *q, int dim);

@@ -69,8 +69,7 @@ static void check(const char *name, oct_role role, int64_t R, int64_t C) {
     oct_arena *const arenas[2] = {arena, arena};
     oct_matrix_view view = {x, OCT_F32, R, C, C};
     oct_quantized q;
-    assert_int_equal(oct_quantize(&view, &recipe, role, OCT_ALONG_BOTH, arenas, -1, NULL, &q),
-                     OCT_OK);
+    assert_int_equal(oct_quantize(&view, &recipe, role, OCT_ALONG_BOTH, arenas, NULL, &q), OCT_OK);
     for (int dim = 0; dim < 2; dim++) {
         oct_quantized_decode(&q, dim, decoded);
         for (int64_t r = 0; r < R; r++) {
@@ -121,8 +120,7 @@ static void given_any_thread_count_codes_are_the_same(void **state) {
         oct_matrix_view view = {x, OCT_F32, 300, 100, 100};
         oct_quantized q;
         assert_int_equal(
-            oct_quantize(&view, &recipe, OCT_ROLE_INPUT, OCT_ALONG_BOTH, arenas, -1, NULL, &q),
-            OCT_OK);
+            oct_quantize(&view, &recipe, OCT_ROLE_INPUT, OCT_ALONG_BOTH, arenas, NULL, &q), OCT_OK);
         if (threads == 1)
             memcpy(first, q.along[0].codes, sizeof first);
         assert_memory_equal(first, q.along[0].codes, sizeof first);
@@ -143,7 +141,7 @@ static void given_zeros_but_for_a_one_nothing_is_nan(void **state) {
         oct_matrix_view view = {x, OCT_F32, 256, 256, 256};
         oct_quantized q;
         assert_int_equal(
-            oct_quantize(&view, &recipe, OCT_ROLE_WEIGHT, OCT_ALONG_BOTH, arenas, -1, NULL, &q),
+            oct_quantize(&view, &recipe, OCT_ROLE_WEIGHT, OCT_ALONG_BOTH, arenas, NULL, &q),
             OCT_OK);
         for (int dim = 0; dim < 2; dim++) {
             oct_quantized_decode(&q, dim, decoded);
@@ -164,17 +162,17 @@ static void given_siblings_one_tensor_is_quantized_once(void **state) {
     oct_tensor x = oct_tensor_2d(OCT_F32, 40, 40, data);
     x.id = 3;
     oct_quantized a, b, c, d;
-    oct_shared_quantize(shared, &x, &recipe, OCT_ROLE_INPUT, OCT_ALONG_BOTH, arenas, &a);
-    oct_shared_quantize(shared, &x, &recipe, OCT_ROLE_INPUT, OCT_ALONG_1, arenas, &b);
-    oct_shared_quantize(shared, &x, &other, OCT_ROLE_INPUT, OCT_ALONG_1, arenas, &c);
+    oct_shared_quantize(shared, &x, &recipe, OCT_ROLE_INPUT, OCT_ALONG_BOTH, arenas, NULL, &a);
+    oct_shared_quantize(shared, &x, &recipe, OCT_ROLE_INPUT, OCT_ALONG_1, arenas, NULL, &b);
+    oct_shared_quantize(shared, &x, &other, OCT_ROLE_INPUT, OCT_ALONG_1, arenas, NULL, &c);
     assert_ptr_equal(a.along[1].codes, b.along[1].codes);
     assert_ptr_not_equal(a.along[1].codes, c.along[1].codes);
     oct_shared_truncate(shared, 0);
-    oct_shared_quantize(shared, &x, &recipe, OCT_ROLE_INPUT, OCT_ALONG_BOTH, arenas, &d);
+    oct_shared_quantize(shared, &x, &recipe, OCT_ROLE_INPUT, OCT_ALONG_BOTH, arenas, NULL, &d);
     assert_ptr_not_equal(a.along[1].codes, d.along[1].codes);
     x.id = 0;
-    oct_shared_quantize(shared, &x, &recipe, OCT_ROLE_INPUT, OCT_ALONG_1, arenas, &b);
-    oct_shared_quantize(shared, &x, &recipe, OCT_ROLE_INPUT, OCT_ALONG_1, arenas, &c);
+    oct_shared_quantize(shared, &x, &recipe, OCT_ROLE_INPUT, OCT_ALONG_1, arenas, NULL, &b);
+    oct_shared_quantize(shared, &x, &recipe, OCT_ROLE_INPUT, OCT_ALONG_1, arenas, NULL, &c);
     assert_ptr_not_equal(b.along[1].codes, c.along[1].codes);
     oct_shared_destroy(shared);
     oct_arena_destroy(arena);

@@ -130,23 +130,34 @@ OCT_INLINE __m512i reduce_16(__m512i m[16]) {
 
 /* 64 codes of two blocks with the factors first and second; n elements are there. */
 OCT_INLINE __m512i encode_64(const void *x, oct_dtype dtype, oct_dtype format, int64_t n,
-                             __m512 first, __m512 second) {
+                             __m512 first, __m512 second, float *staged) {
     __m512i code[4];
 #pragma GCC unroll 4
     for (int i = 0; i < 4; i++) {
         __m512 v = load(beyond(x, dtype, 16 * i), dtype, oct_lanes_below(n - 16 * i));
+        if (staged)
+            _mm512_store_ps(staged + 16 * i, v);
         code[i] = oct_encode_finite(_mm512_mul_ps(v, i < 2 ? first : second), format);
     }
     return oct_pack_bytes(code[0], code[1], code[2], code[3]);
 }
 
+/* What else happens to a group of a row on its way through the registers. */
+typedef struct passage {
+    bool stream;       /* codes go past the caches */
+    const void *ahead; /* where the reading will be soon, to be prefetched */
+    float *staged;     /* or NULL: a copy of the group in fp32, which stays in cache */
+} passage;
+
 /* Up to 16 blocks of one row: n <= GROUP elements. */
 OCT_INLINE void quantize_group(const void *x, oct_dtype dtype, oct_dtype format,
                                oct_scale_mode mode, int64_t n, uint8_t *codes, uint8_t *scales,
-                               bool stream) {
+                               const passage *p) {
     const int64_t n_blocks = (n + BLOCK - 1) / BLOCK;
     __m512i maxima[16];
     if (n == GROUP) {
+        for (int i = 0; i < GROUP * (dtype == OCT_F32 ? 4 : 2); i += 64)
+            _mm_prefetch((const char *)p->ahead + i, _MM_HINT_T0);
 #pragma GCC unroll 16
         for (int b = 0; b < 16; b++)
             maxima[b] = block_maxima(beyond(x, dtype, b * BLOCK), dtype, BLOCK);
@@ -161,54 +172,63 @@ OCT_INLINE void quantize_group(const void *x, oct_dtype dtype, oct_dtype format,
     _mm512_store_ps(factor, inverse_scales(code));
     _mm_mask_storeu_epi8(scales, oct_lanes_below(n_blocks), _mm512_cvtepi32_epi8(code));
 
-    int64_t i = 0;
-    for (; i + 64 <= n; i += 64) {
-        __m512i c =
-            encode_64(beyond(x, dtype, i), dtype, format, 64, _mm512_set1_ps(factor[i / BLOCK]),
-                      _mm512_set1_ps(factor[i / BLOCK + 1]));
-        if (stream)
+    for (int64_t i = 0; i < n; i += 64) {
+        __m512i c = encode_64(
+            beyond(x, dtype, i), dtype, format, n - i, _mm512_set1_ps(factor[i / BLOCK]),
+            _mm512_set1_ps(factor[(i / BLOCK + 1) & 15]), p->staged ? p->staged + i : NULL);
+        if (n - i < 64)
+            _mm512_mask_storeu_epi8(codes + i, oct_bytes_below(n - i), c);
+        else if (p->stream)
             _mm512_stream_si512((__m512i *)(codes + i), c);
         else
             _mm512_storeu_si512(codes + i, c);
     }
-    if (i < n) {
-        __m512i c =
-            encode_64(beyond(x, dtype, i), dtype, format, n - i, _mm512_set1_ps(factor[i / BLOCK]),
-                      _mm512_set1_ps(factor[(i / BLOCK + 1) & 15]));
-        _mm512_mask_storeu_epi8(codes + i, oct_bytes_below(n - i), c);
-    }
-    for (unsigned p = poisoned_blocks(code); p; p &= p - 1) {
-        int64_t b = __builtin_ctz(p) * BLOCK;
-        memset(codes + b, OCT_NAN_CODE(format), (size_t)(n - b < BLOCK ? n - b : BLOCK));
+    for (unsigned b = poisoned_blocks(code); b; b &= b - 1) {
+        int64_t first = __builtin_ctz(b) * BLOCK;
+        memset(codes + first, OCT_NAN_CODE(format),
+               (size_t)(n - first < BLOCK ? n - first : BLOCK));
     }
 }
 
-/* Rows row .. row+n_rows-1, columns col .. col+n_cols-1; col is a multiple of 32. */
-OCT_INLINE void rows_part(const oct_matrix_view *x, oct_dtype dtype, oct_dtype format,
-                          oct_scale_mode mode, const oct_mx_output *out, int64_t row,
-                          int64_t n_rows, int64_t col, int64_t n_cols) {
-    const bool stream = streams(x, out);
-    for (int64_t r = row; r < row + n_rows; r++) {
-        for (int64_t c = col; c < col + n_cols; c += GROUP) {
-            int64_t n = col + n_cols - c < GROUP ? col + n_cols - c : GROUP;
+OCT_INLINE void rows_all(const oct_matrix_view *x, oct_dtype dtype, oct_dtype format,
+                         oct_scale_mode mode, const oct_mx_output *out) {
+    passage p = {.stream = streams(x, out)};
+    for (int64_t r = 0; r < x->rows; r++) {
+        for (int64_t c = 0; c < x->cols; c += GROUP) {
+            int64_t n = x->cols - c < GROUP ? x->cols - c : GROUP;
+            p.ahead = at(x, dtype, r, c + 2 * GROUP);
             quantize_group(at(x, dtype, r, c), dtype, format, mode, n,
                            out->codes + r * out->ld_codes + c,
-                           out->scales + r * out->ld_scales + c / BLOCK, stream);
+                           out->scales + r * out->ld_scales + c / BLOCK, &p);
         }
     }
 }
 
 /* --- blocks along a column --- */
 
-/* Sixteen columns (those of `lanes`) of one block of n_rows <= 32 rows: dwords[i] lane j = the
- * codes of rows 4 i .. 4 i + 3 of column j. Returns the E8M0 codes. */
-OCT_INLINE __m512i encode_columns(const void *x, oct_dtype dtype, oct_dtype format,
-                                  oct_scale_mode mode, int64_t ld, int64_t n_rows, __mmask16 lanes,
+/* A band of a strip in fp32, so that its columns are read from a few adjacent pages and cache sets
+ * whatever the source's stride: power-of-two strides would put a column into one set. Rows that the
+ * band lacks are zeros. */
+enum { STAGE_LD = STRIP + 16 };
+typedef struct stage {
+    alignas(64) float x[BAND * STAGE_LD];
+} stage;
+
+/* Sixteen columns of one block of 32 rows of a stage: dwords[i] lane j = the codes of rows 4 i ..
+ * 4 i + 3 of column j. Returns the E8M0 codes. */
+OCT_INLINE __m512i encode_columns(const float *x, oct_dtype format, oct_scale_mode mode,
                                   __m512i dwords[8]) {
-    __m512i amax = _mm512_setzero_si512();
-    for (int64_t r = 0; r < n_rows; r++)
-        amax = _mm512_max_epu32(amax, magnitude_bits(load(beyond(x, dtype, r * ld), dtype, lanes)));
-    __m512i scale = scale_codes(amax, format, mode);
+    __m512i maxima[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++)
+        maxima[i] = _mm512_setzero_si512();
+#pragma GCC unroll 32
+    for (int r = 0; r < BLOCK; r++)
+        maxima[r % 4] =
+            _mm512_max_epu32(maxima[r % 4], magnitude_bits(_mm512_load_ps(x + r * STAGE_LD)));
+    __m512i amax_bits = _mm512_max_epu32(_mm512_max_epu32(maxima[0], maxima[1]),
+                                         _mm512_max_epu32(maxima[2], maxima[3]));
+    __m512i scale = scale_codes(amax_bits, format, mode);
     __m512 factor = inverse_scales(scale);
     __mmask16 poisoned = poisoned_blocks(scale);
 #pragma GCC unroll 8
@@ -216,9 +236,7 @@ OCT_INLINE __m512i encode_columns(const void *x, oct_dtype dtype, oct_dtype form
         __m512i code[4];
 #pragma GCC unroll 4
         for (int b = 0; b < 4; b++) {
-            int64_t r = 4 * i + b;
-            __mmask16 mask = r < n_rows ? lanes : 0;
-            __m512 v = load(mask ? beyond(x, dtype, r * ld) : x, dtype, mask);
+            __m512 v = _mm512_load_ps(x + (4 * i + b) * STAGE_LD);
             code[b] = oct_encode_finite(_mm512_mul_ps(v, factor), format);
         }
         dwords[i] = _mm512_mask_mov_epi32(oct_merge_bytes(code[0], code[1], code[2], code[3]),
@@ -227,80 +245,84 @@ OCT_INLINE __m512i encode_columns(const void *x, oct_dtype dtype, oct_dtype form
     return scale;
 }
 
-/* Sixteen columns from `col` on of n_rows <= 64 rows from `row` (a multiple of 64) on. */
-OCT_INLINE void quantize_columns(const oct_matrix_view *x, oct_dtype dtype, oct_dtype format,
-                                 oct_scale_mode mode, const oct_mx_output *out, int64_t row,
-                                 int64_t n_rows, int64_t col, __mmask16 lanes, bool stream) {
+/* Sixteen columns (n_cols of them real) of a stage of n_rows rows; `codes` and `scales` are those
+ * of the first column and row. */
+OCT_INLINE void quantize_columns(const float *x, oct_dtype format, oct_scale_mode mode,
+                                 int64_t n_rows, int64_t n_cols, uint8_t *codes, int64_t ld_codes,
+                                 uint8_t *scales, int64_t ld_scales, bool stream) {
     __m512i dwords[16];
     alignas(16) uint8_t first[16], second[16];
-    const void *from = at(x, dtype, row, col);
-    __m512i scale = encode_columns(from, dtype, format, mode, x->ld,
-                                   n_rows < BLOCK ? n_rows : BLOCK, lanes, dwords);
+    __m512i scale = encode_columns(x, format, mode, dwords);
     _mm_store_si128((__m128i *)first, _mm512_cvtepi32_epi8(scale));
-    if (n_rows > BLOCK) {
-        scale = encode_columns(beyond(from, dtype, BLOCK * x->ld), dtype, format, mode, x->ld,
-                               n_rows - BLOCK, lanes, dwords + 8);
-        _mm_store_si128((__m128i *)second, _mm512_cvtepi32_epi8(scale));
-    } else {
-        for (int i = 8; i < 16; i++)
-            dwords[i] = _mm512_setzero_si512();
-    }
+    scale = encode_columns(x + BLOCK * STAGE_LD, format, mode, dwords + 8);
+    _mm_store_si128((__m128i *)second, _mm512_cvtepi32_epi8(scale));
     oct_transpose_16x16(dwords);
-    int64_t n_cols = _mm_popcnt_u32(lanes);
-    uint8_t *codes = out->codes + col * out->ld_codes + row;
-    uint8_t *scales = out->scales + col * out->ld_scales + row / BLOCK;
     if (n_rows == BAND && n_cols == 16) {
 #pragma GCC unroll 16
         for (int j = 0; j < 16; j++) {
             if (stream)
-                _mm512_stream_si512((__m512i *)(codes + j * out->ld_codes), dwords[j]);
+                _mm512_stream_si512((__m512i *)(codes + j * ld_codes), dwords[j]);
             else
-                _mm512_storeu_si512(codes + j * out->ld_codes, dwords[j]);
-            scales[j * out->ld_scales] = first[j];
-            scales[j * out->ld_scales + 1] = second[j];
+                _mm512_storeu_si512(codes + j * ld_codes, dwords[j]);
+            scales[j * ld_scales] = first[j];
+            scales[j * ld_scales + 1] = second[j];
         }
         return;
     }
     for (int64_t j = 0; j < n_cols; j++) {
-        _mm512_mask_storeu_epi8(codes + j * out->ld_codes, oct_bytes_below(n_rows), dwords[j]);
-        scales[j * out->ld_scales] = first[j];
+        _mm512_mask_storeu_epi8(codes + j * ld_codes, oct_bytes_below(n_rows), dwords[j]);
+        scales[j * ld_scales] = first[j];
         if (n_rows > BLOCK)
-            scales[j * out->ld_scales + 1] = second[j];
+            scales[j * ld_scales + 1] = second[j];
     }
 }
 
-/* Asks for the same columns of the next band, whose 64 rows are too many streams for the hardware's
- * own prefetching. */
-OCT_INLINE void prefetch_band(const oct_matrix_view *x, oct_dtype dtype, int64_t row, int64_t col) {
-    for (int64_t r = row; r < row + BAND && r < x->rows; r++)
-        _mm_prefetch(at(x, dtype, r, col), _MM_HINT_T1);
-}
-
-OCT_INLINE void cols_part(const oct_matrix_view *x, oct_dtype dtype, oct_dtype format,
-                          oct_scale_mode mode, const oct_mx_output *out, int64_t row,
-                          int64_t n_rows, int64_t col, int64_t n_cols) {
-    const bool stream = streams(x, out);
-    for (int64_t c = col; c < col + n_cols; c += 16) {
-        if (dtype == OCT_F32 || c % 32 == 0)
-            prefetch_band(x, dtype, row + BAND, c);
-        quantize_columns(x, dtype, format, mode, out, row, n_rows, c,
-                         oct_lanes_below(col + n_cols - c), stream);
+/* One row of a strip to the stage, as it is. */
+OCT_INLINE void stage_row(const void *x, oct_dtype dtype, int64_t n, const void *ahead, float *to) {
+    for (int64_t i = 0; i < n; i += 16) {
+        if (dtype == OCT_F32 || i % 32 == 0)
+            _mm_prefetch(beyond(ahead, dtype, i), _MM_HINT_T0);
+        _mm512_store_ps(to + i, load(beyond(x, dtype, i), dtype, oct_lanes_below(n - i)));
     }
 }
 
-/* Strip by strip, band by band: what is to be done with each. */
+/* Columns col .. col+n_cols-1 of rows row .. row+n_rows-1. */
+OCT_INLINE void quantize_band(const oct_matrix_view *x, oct_dtype dtype, oct_dtype format,
+                              oct_scale_mode mode, const oct_mx_output *by_rows,
+                              const oct_mx_output *by_cols, int64_t row, int64_t n_rows,
+                              int64_t col, int64_t n_cols, stage *s) {
+    const bool stream = streams(x, by_cols);
+    passage p = {.stream = by_rows && streams(x, by_rows)};
+    for (int64_t r = 0; r < n_rows; r++) {
+        const void *from = at(x, dtype, row + r, col);
+        p.ahead = at(x, dtype, row + r + 2 < x->rows ? row + r + 2 : row, col);
+        p.staged = s->x + r * STAGE_LD;
+        if (by_rows)
+            quantize_group(from, dtype, format, mode, n_cols,
+                           by_rows->codes + (row + r) * by_rows->ld_codes + col,
+                           by_rows->scales + (row + r) * by_rows->ld_scales + col / BLOCK, &p);
+        else
+            stage_row(from, dtype, n_cols, p.ahead, p.staged);
+    }
+    for (int64_t r = n_rows; r < BAND; r++)
+        memset(s->x + r * STAGE_LD, 0, STRIP * sizeof(float));
+    for (int64_t c = 0; c < n_cols; c += 16)
+        quantize_columns(s->x + c, format, mode, n_rows, n_cols - c < 16 ? n_cols - c : 16,
+                         by_cols->codes + (col + c) * by_cols->ld_codes + row, by_cols->ld_codes,
+                         by_cols->scales + (col + c) * by_cols->ld_scales + row / BLOCK,
+                         by_cols->ld_scales, stream);
+}
+
+/* Strip by strip, band by band; by_rows may be NULL. */
 OCT_INLINE void walk(const oct_matrix_view *x, oct_dtype dtype, oct_dtype format,
                      oct_scale_mode mode, const oct_mx_output *by_rows,
                      const oct_mx_output *by_cols) {
-    for (int64_t c = 0; c < x->cols; c += STRIP) {
-        int64_t n_cols = x->cols - c < STRIP ? x->cols - c : STRIP;
-        for (int64_t r = 0; r < x->rows; r += BAND) {
-            int64_t n_rows = x->rows - r < BAND ? x->rows - r : BAND;
-            if (by_rows)
-                rows_part(x, dtype, format, mode, by_rows, r, n_rows, c, n_cols);
-            cols_part(x, dtype, format, mode, by_cols, r, n_rows, c, n_cols);
-        }
-    }
+    stage s;
+    for (int64_t c = 0; c < x->cols; c += STRIP)
+        for (int64_t r = 0; r < x->rows; r += BAND)
+            quantize_band(x, dtype, format, mode, by_rows, by_cols, r,
+                          x->rows - r < BAND ? x->rows - r : BAND, c,
+                          x->cols - c < STRIP ? x->cols - c : STRIP, &s);
 }
 
 /* --- tiles --- */
@@ -333,7 +355,7 @@ OCT_INLINE void quantize_tiles(const oct_matrix_view *x, oct_dtype dtype, oct_dt
         (code[0] == 255 ? 0xffffffffu : 0) | (code[1] == 255 ? (__mmask64)0xffffffffu << 32 : 0);
     for (int64_t r = row; r < row + n_rows; r++) {
         __m512i c = encode_64(at(x, dtype, r, col), dtype, format, n_cols,
-                              _mm512_set1_ps(factor[0]), _mm512_set1_ps(factor[1]));
+                              _mm512_set1_ps(factor[0]), _mm512_set1_ps(factor[1]), NULL);
         c = _mm512_mask_mov_epi8(c, poisoned, _mm512_set1_epi8(OCT_NAN_CODE(format)));
         _mm512_mask_storeu_epi8(out->codes + r * out->ld_codes + col, oct_bytes_below(n_cols), c);
     }
@@ -365,7 +387,7 @@ OCT_INLINE void tiles_all(const oct_matrix_view *x, oct_dtype dtype, oct_dtype f
 
 static void mx_rows(const oct_matrix_view *x, oct_dtype format, oct_scale_mode mode,
                     const oct_mx_output *out) {
-#define CALL(dtype, format) rows_part(x, dtype, format, mode, out, 0, x->rows, 0, x->cols)
+#define CALL(dtype, format) rows_all(x, dtype, format, mode, out)
     WITH_CONSTANTS(CALL)
 #undef CALL
 }

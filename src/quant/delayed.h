@@ -1,0 +1,41 @@
+/* Delayed scaling: the scale of a tensor comes from the largest amax of the last steps, so that
+ * quantizing needs no pass over the tensor first. Per-tensor recipes only; the first step is
+ * dynamic. */
+#ifndef OCT_QUANT_DELAYED_H
+#define OCT_QUANT_DELAYED_H
+
+#include <octet/status.h>
+#include <stdint.h>
+
+#include "quant/recipe.h"
+
+/* The amax of one quantization: which to scale by, and which the tensor had. */
+typedef struct oct_amax {
+    float use;  /* >= 0: scale by this; negative: by the tensor's own */
+    float seen; /* set by the quantizer in per-tensor recipes: the tensor's own, Inf if it holds a
+                   NaN or an Inf */
+} oct_amax;
+
+/* The history of one module. A unit is a step: all its micro-batches count as one, the optimizer's
+ * change ends it. */
+typedef struct oct_delayed {
+    int64_t length; /* steps remembered */
+    float *history; /* (OCT_N_ROLES, length), newest first; -1: no such step yet. Saved in
+                       checkpoints */
+    float current[OCT_N_ROLES]; /* the largest of this step so far; -1: none */
+} oct_delayed;
+
+oct_status oct_delayed_create(int64_t length, oct_delayed **out);
+void oct_delayed_destroy(oct_delayed *delayed); /* NULL is fine */
+
+/* What to scale by: the largest of the history, or the tensor's own if there is none (or no
+ * `delayed`). */
+oct_amax oct_delayed_amax(const oct_delayed *delayed, oct_role role);
+/* Notes what was seen. Values that aren't finite are left out: the run stops at those by itself.
+ * NULL: nothing. */
+void oct_delayed_observe(oct_delayed *delayed, oct_role role, oct_amax amax);
+/* Ends the step: the current amaxes become the newest of the history. A role that saw nothing keeps
+ * its history. */
+void oct_delayed_advance(oct_delayed *delayed);
+
+#endif

@@ -1,0 +1,158 @@
+/* From a job's converters to a plan: see conversion.h. */
+#include "train/conversion.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "model/hf_names.h"
+
+#define LINEAR "quantize.linear.mx"
+#define GROUPED "quantize.grouped_mm.mx"
+#define PLAN "training.quantization_plan."
+
+enum { MAX_SPECS = 64, MAX_RECIPES = 2 };
+
+struct oct_conversion {
+    oct_recipe recipes[MAX_RECIPES]; /* of linears, of experts */
+    oct_converter_spec specs[MAX_SPECS];
+    int64_t n_specs;
+    oct_plan *plan;
+};
+
+static oct_status fail_at(const oct_job *job, const char *key, const oct_error *cause,
+                          oct_error *err) {
+    return oct_fail(err, cause->status, "%s: %s: %s", oct_job_where(job, key), key, cause->message);
+}
+
+static oct_pattern_list pattern_list(const oct_job *job, oct_pattern_kind kind,
+                                     const oct_job_list *list, const char *key) {
+    return (oct_pattern_list){.kind = kind,
+                              .patterns = list->items,
+                              .n = (int64_t)list->n,
+                              .written = oct_job_is_set(job, key),
+                              .key = key,
+                              .where = oct_job_where(job, key)};
+}
+
+static oct_status add_spec(oct_conversion *c, const oct_job *job, const oct_converter_spec *spec,
+                           oct_error *err) {
+    if (c->n_specs == MAX_SPECS)
+        return oct_fail(err, OCT_INVALID, "%s: model.converters: expected at most %d",
+                        oct_job_where(job, "model.converters"), MAX_SPECS);
+    c->specs[c->n_specs++] = *spec;
+    return OCT_OK;
+}
+
+/* ---- torchtitan ---- */
+
+static oct_status read_recipe(const oct_job *job, const oct_job_mx *mx, const char *key,
+                              oct_recipe *recipe, oct_error *err) {
+    oct_error cause = {0};
+    if (oct_recipe_parse(mx->recipe_name, recipe, &cause) != OCT_OK ||
+        oct_scale_mode_parse(mx->scale_mode, &recipe->scale_mode, &cause) != OCT_OK ||
+        oct_gemm_mode_parse(mx->gemm, &recipe->gemm, &cause) != OCT_OK)
+        return fail_at(job, key, &cause, err);
+    recipe->amax_history_len = mx->amax_history_len;
+    return OCT_OK;
+}
+
+static oct_status add_titan(oct_conversion *c, const oct_job *job, const char *name,
+                            oct_error *err) {
+    oct_converter_spec spec = {.name = name, .where = oct_job_where(job, "model.converters")};
+    oct_status status = OCT_OK;
+    if (strcmp(name, "npu_gmm") == 0 || strcmp(name, "grouped_mm") == 0) {
+        spec.kind = OCT_CONVERT_GROUPED_MM;
+    } else if (strcmp(name, LINEAR) == 0) {
+        spec.kind = OCT_CONVERT_LINEAR;
+        spec.recipe = &c->recipes[0];
+        spec.exclude = pattern_list(job, OCT_PATTERN_SUBSTRING,
+                                    &job->quantize.linear.mx.filter_fqns, LINEAR ".filter_fqns");
+        status =
+            read_recipe(job, &job->quantize.linear.mx, LINEAR ".recipe_name", &c->recipes[0], err);
+    } else if (strcmp(name, GROUPED) == 0) {
+        spec.kind = OCT_CONVERT_EXPERTS;
+        spec.recipe = &c->recipes[1];
+        spec.include = pattern_list(job, OCT_PATTERN_SUBSTRING, &job->quantize.grouped_mm.mx.fqns,
+                                    GROUPED ".fqns");
+        status = read_recipe(job, &job->quantize.grouped_mm.mx, GROUPED ".recipe_name",
+                             &c->recipes[1], err);
+    } else {
+        return OCT_OK; /* a fused kernel of another device: no effect here */
+    }
+    return status == OCT_OK ? add_spec(c, job, &spec, err) : status;
+}
+
+/* ---- MindSpeed MM ---- */
+
+static oct_status add_mindspeed(oct_conversion *c, const oct_job *job, const char *name,
+                                oct_error *err) {
+    bool experts = strcmp(name, "quantize.moe.mx") == 0;
+    oct_converter_spec spec = {
+        .kind = experts ? OCT_CONVERT_GROUPED_MM : OCT_CONVERT_LINEAR,
+        .name = name,
+        .where = oct_job_where(job, PLAN "recipe_name"),
+        .recipe = experts ? NULL : &c->recipes[0],
+        .include = pattern_list(job, OCT_PATTERN_GLOB, &job->quantization_plan.apply_modules,
+                                PLAN "apply_modules"),
+        .exclude = pattern_list(job, OCT_PATTERN_GLOB, &job->quantization_plan.ignored_modules,
+                                PLAN "ignored_modules")};
+    oct_status status = add_spec(c, job, &spec, err);
+    if (status != OCT_OK || !experts)
+        return status;
+    /* Experts run as one grouped product first, and that is quantized. */
+    spec.kind = OCT_CONVERT_EXPERTS;
+    spec.recipe = &c->recipes[1];
+    return add_spec(c, job, &spec, err);
+}
+
+static oct_status read_mindspeed(oct_conversion *c, const oct_job *job, oct_error *err) {
+    oct_error cause = {0};
+    const oct_job_list *list = &job->quantization_plan.quant_converters;
+    oct_status status = OCT_OK;
+    if (!job->quantization_plan.recipe_name)
+        return OCT_OK;
+    if (oct_recipe_parse(job->quantization_plan.recipe_name, &c->recipes[0], &cause) != OCT_OK)
+        return fail_at(job, PLAN "recipe_name", &cause, err);
+    c->recipes[1] = c->recipes[0];
+    for (size_t i = 0; i < list->n && status == OCT_OK; i++)
+        status = add_mindspeed(c, job, list->items[i], err);
+    return status;
+}
+
+oct_status oct_conversion_create(const oct_job *job, oct_model *model, oct_conversion **out,
+                                 oct_error *err) {
+    bool yaml = job->form == OCT_JOB_MINDSPEED;
+    oct_hf_namer namer = {.family = oct_model_get_args(model)->family};
+    oct_status status = OCT_OK;
+    oct_conversion *c = oct_calloc_array(1, sizeof *c);
+    *out = NULL;
+    if (!c)
+        return oct_fail_memory(err);
+    if (yaml)
+        status = read_mindspeed(c, job, err);
+    for (size_t i = 0; !yaml && i < job->model.converters.n && status == OCT_OK; i++)
+        status = add_titan(c, job, job->model.converters.items[i], err);
+    if (status == OCT_OK)
+        status = oct_plan_create(oct_model_root(model), c->specs, c->n_specs, yaml,
+                                 yaml ? oct_hf_namer_name : NULL, &namer, &c->plan, err);
+    if (status == OCT_OK)
+        *out = c;
+    else
+        oct_conversion_destroy(c);
+    return status;
+}
+
+void oct_conversion_destroy(oct_conversion *c) {
+    if (!c)
+        return;
+    oct_plan_destroy(c->plan);
+    oct_free(c);
+}
+
+const oct_plan *oct_conversion_plan(const oct_conversion *c) {
+    return c->plan;
+}
+
+oct_status oct_conversion_apply(oct_conversion *c, oct_error *err) {
+    return oct_plan_apply(c->plan, err);
+}

@@ -1,0 +1,23 @@
+/* From a job's converters to a plan for a model: which module becomes 8-bit, in which recipe. */
+#ifndef OCT_TRAIN_CONVERSION_H
+#define OCT_TRAIN_CONVERSION_H
+
+#include "config/job.h"
+#include "convert/plan.h"
+#include "model/model.h"
+
+typedef struct oct_conversion oct_conversion;
+
+/* Decides, as model.converters (TOML) or training.quantization_plan (YAML) say; a model of shapes
+ * alone will do. OCT_INVALID: an unknown recipe, a converter without effect, ...; the message names
+ * the key and its place. The recipes belong to the conversion, which must outlive the model. */
+oct_status oct_conversion_create(const oct_job *job, oct_model *model, oct_conversion **conversion,
+                                 oct_error *err);
+void oct_conversion_destroy(oct_conversion *conversion); /* NULL is fine */
+
+const oct_plan *oct_conversion_plan(const oct_conversion *conversion);
+
+/* Carries the plan out on the model that it was made for. */
+oct_status oct_conversion_apply(oct_conversion *conversion, oct_error *err);
+
+#endif

@@ -1,0 +1,87 @@
+/* Reads a model's parameters from a Hugging Face folder. Rows of heads that Hugging Face rotates
+ * another way are permuted (model/hf_names.h). */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "io/hf.h"
+#include "model/hf_names.h"
+#include "train/setup.h"
+
+/* Little-endian bytes at any alignment to fp32. */
+static bool read_floats(const oct_safetensors_tensor *from, int64_t n, float *to) {
+    const unsigned char *bytes = from->data;
+    if (from->dtype == OCT_F32) {
+        memcpy(to, bytes, (size_t)n * sizeof *to);
+        return true;
+    }
+    if (from->dtype == OCT_BF16) {
+        for (int64_t i = 0; i < n; i++) {
+            uint32_t bits = ((uint32_t)bytes[2 * i] << 16) | ((uint32_t)bytes[2 * i + 1] << 24);
+            memcpy(&to[i], &bits, sizeof bits);
+        }
+        return true;
+    }
+    if (from->dtype == OCT_F16) {
+        for (int64_t i = 0; i < n; i++) {
+            _Float16 half;
+            memcpy(&half, bytes + 2 * i, sizeof half);
+            to[i] = (float)half;
+        }
+        return true;
+    }
+    return false;
+}
+
+static bool same_shape(const oct_safetensors_tensor *tensor, const oct_param *param) {
+    if (tensor->n_dims != param->n_dims)
+        return false;
+    for (int i = 0; i < param->n_dims; i++)
+        if (tensor->shape[i] != param->shape[i])
+            return false;
+    return true;
+}
+
+static oct_status permute(const oct_model_args *args, const oct_param *param) {
+    int64_t heads = oct_hf_permuted_heads(args, param->name);
+    if (heads == 0)
+        return OCT_OK;
+    size_t n = (size_t)oct_param_elements(param);
+    float *copy = oct_malloc_array(n, sizeof *copy);
+    if (!copy)
+        return OCT_NO_MEMORY;
+    memcpy(copy, param->value, n * sizeof *copy);
+    size_t row_bytes = n / (size_t)param->shape[0] * sizeof *copy;
+    oct_hf_permute_rows(OCT_FROM_HF, heads, param->shape[0] / heads, row_bytes, copy, param->value);
+    oct_free(copy);
+    return OCT_OK;
+}
+
+static oct_status read_param(const oct_hf_model *hf, const char *folder, const oct_model_args *args,
+                             oct_param *param, oct_error *err) {
+    char name[OCT_HF_MODULE_NAME_SIZE];
+    if (!oct_hf_name(args->family, param->name, name))
+        return oct_fail(err, OCT_INVALID, "%s: %s has no name there", folder, param->name);
+    const oct_safetensors_tensor *tensor = oct_hf_model_find(hf, name);
+    if (!tensor)
+        return oct_fail(err, OCT_INVALID, "%s: tensor %s is missing", folder, name);
+    if (!same_shape(tensor, param))
+        return oct_fail(err, OCT_INVALID, "%s: tensor %s has another shape than %s of this model",
+                        folder, name, param->name);
+    if (!read_floats(tensor, oct_param_elements(param), param->value))
+        return oct_fail(err, OCT_INVALID, "%s: tensor %s: expected F32, BF16 or F16; got %s",
+                        folder, name, tensor->dtype_name);
+    return permute(args, param) == OCT_OK ? OCT_OK : oct_fail_memory(err);
+}
+
+oct_status oct_setup_parameters_from_hf(const char *folder, oct_model *model, oct_error *err) {
+    int64_t n;
+    oct_param *const *params = oct_model_params(model, &n);
+    oct_hf_model *hf = NULL;
+    oct_status status = oct_hf_model_open(folder, &hf, err);
+    for (int64_t i = 0; i < n && status == OCT_OK; i++)
+        status = read_param(hf, folder, oct_model_get_args(model), params[i], err);
+    oct_hf_model_close(hf);
+    if (status == OCT_OK)
+        oct_model_changed(model);
+    return status;
+}

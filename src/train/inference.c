@@ -1,0 +1,315 @@
+/* A trained model opened for evaluation and generation: see inference.h. */
+#include "train/inference.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "base/fs.h"
+#include "base/rng.h"
+#include "io/checkpoint.h"
+#include "io/dataset.h"
+#include "train/setup.h"
+#include "train/validate.h"
+#include "train/variant.h"
+
+/* ---- opening ---- */
+
+static oct_status find_in(const char *folder, const char *name, oct_checkpoint **checkpoint,
+                          oct_error *err) {
+    char *path = oct_path_join(folder, name);
+    oct_status status = path ? OCT_OK : oct_fail_memory(err);
+    if (status == OCT_OK && oct_path_is_folder(path))
+        status = oct_checkpoint_find(path, OCT_CHECKPOINT_LATEST, checkpoint, err);
+    oct_free(path);
+    return status;
+}
+
+static oct_status find_checkpoint(const char *path, oct_checkpoint **checkpoint, oct_error *err) {
+    char *manifest = oct_path_join(path, "manifest.json");
+    if (!manifest)
+        return oct_fail_memory(err);
+    bool is_checkpoint = oct_path_exists(manifest);
+    oct_free(manifest);
+    *checkpoint = NULL;
+    if (is_checkpoint)
+        return oct_checkpoint_open(path, checkpoint, err);
+    if (!oct_path_is_folder(path))
+        return oct_fail(err, OCT_INVALID, "%s: expected the folder of a checkpoint; %s", path,
+                        oct_path_exists(path) ? "it's a file" : "it doesn't exist");
+    oct_status status = find_in(path, ".", checkpoint, err);
+    if (status == OCT_OK && !*checkpoint)
+        status = find_in(path, "checkpoint", checkpoint, err);
+    if (status == OCT_OK && !*checkpoint)
+        status = oct_fail(err, OCT_INVALID,
+                          "%s: expected a checkpoint (step-N) or a folder of "
+                          "them; there is none",
+                          path);
+    return status;
+}
+
+/* The command line that the run had, from state.json; borrowed from `state`. */
+static oct_status read_overrides(const json_t *state, const char ***overrides, int *n,
+                                 oct_error *err) {
+    const json_t *list = json_object_get(state, "overrides");
+    size_t size = json_array_size(list);
+    *n = 0;
+    *overrides = oct_malloc_array(size + 1, sizeof **overrides);
+    if (!*overrides)
+        return oct_fail_memory(err);
+    for (size_t i = 0; i < size; i++) {
+        const char *text = json_string_value(json_array_get(list, i));
+        if (text)
+            (*overrides)[(*n)++] = text;
+    }
+    return OCT_OK;
+}
+
+static oct_status load_job(const oct_checkpoint *from, const json_t *state, const char *recipe,
+                           oct_job *job, oct_error *err) {
+    const char **overrides = NULL;
+    int n = 0;
+    if (!oct_checkpoint_config(from))
+        return oct_fail(err, OCT_INVALID, "%s: the checkpoint holds no job file",
+                        oct_checkpoint_path(from));
+    char *path = oct_path_join(oct_checkpoint_path(from), oct_checkpoint_config_name(from));
+    oct_status status = path ? read_overrides(state, &overrides, &n, err) : oct_fail_memory(err);
+    if (status == OCT_OK)
+        status = oct_variant_load(path, overrides, n, recipe, job, err);
+    oct_free(path);
+    oct_free(overrides);
+    return status;
+}
+
+static oct_status create_model(oct_inference *inference, const oct_checkpoint *from,
+                               int64_t max_len, oct_error *err) {
+    const oct_job *job = &inference->job;
+    oct_model_args args;
+    oct_status status = oct_setup_model_args(job, &args, err);
+    if (status == OCT_OK) {
+        args.max_seq_len = oct_max_i64(args.max_seq_len, max_len);
+        status = oct_model_args_resolve(&args, err);
+    }
+    if (status == OCT_OK)
+        status = oct_model_create(&args, OCT_PARAMS_ALLOCATED, &inference->model, err);
+    if (status == OCT_OK)
+        status = oct_setup_parameters_from_checkpoint(from, inference->model, err);
+    if (status == OCT_OK)
+        status = oct_conversion_create(job, inference->model, &inference->conversion, err);
+    if (status == OCT_OK)
+        status = oct_conversion_apply(inference->conversion, err);
+    if (status != OCT_OK)
+        return status;
+    if (oct_weights_create(&inference->weights) != OCT_OK ||
+        oct_step_create(inference->weights, oct_setup_activation(job), &inference->step) != OCT_OK)
+        return oct_fail_memory(err);
+    return OCT_OK;
+}
+
+static oct_status open_tokenizer(oct_inference *inference, const json_t *state, const char *path,
+                                 oct_error *err) {
+    const char *trained_with = json_string_value(json_object_get(state, "tokenizer"));
+    if (!path)
+        path = trained_with;
+    if (!path)
+        return oct_fail(err, OCT_INVALID,
+                        "the model was trained on packed tokens, without a "
+                        "tokenizer; name it with --tokenizer");
+    oct_status status = oct_tokenizer_load(path, &inference->tokenizer, err);
+    int64_t vocab_size = oct_model_get_args(inference->model)->vocab_size;
+    if (status == OCT_OK && oct_tokenizer_vocab_size(inference->tokenizer) > vocab_size)
+        status = oct_fail(err, OCT_INVALID,
+                          "%s: the tokenizer's ids reach %lld, but the model's vocabulary has %lld",
+                          path, (long long)oct_tokenizer_vocab_size(inference->tokenizer) - 1,
+                          (long long)vocab_size);
+    return status;
+}
+
+oct_status oct_inference_open(const char *path, const oct_inference_options *options,
+                              oct_inference **out, oct_error *err) {
+    oct_checkpoint *from = NULL;
+    json_t *state = NULL;
+    oct_inference *inference = oct_calloc_array(1, sizeof *inference);
+    *out = NULL;
+    if (!inference)
+        return oct_fail_memory(err);
+    oct_status status = find_checkpoint(path, &from, err);
+    if (status == OCT_OK) {
+        state = json_loads(oct_checkpoint_state(from), 0, NULL);
+        inference->steps_done = oct_checkpoint_step(from);
+        status = load_job(from, state, options->recipe, &inference->job, err);
+    }
+    if (status == OCT_OK)
+        status = create_model(inference, from, options->max_len, err);
+    if (status == OCT_OK)
+        status = open_tokenizer(inference, state, options->tokenizer_path, err);
+    json_decref(state);
+    oct_checkpoint_close(from);
+    if (status == OCT_OK)
+        *out = inference;
+    else
+        oct_inference_close(inference);
+    return status;
+}
+
+void oct_inference_close(oct_inference *inference) {
+    if (!inference)
+        return;
+    oct_step_destroy(inference->step);
+    oct_weights_destroy(inference->weights);
+    oct_model_destroy(inference->model);
+    oct_conversion_destroy(inference->conversion);
+    oct_tokenizer_free(inference->tokenizer);
+    oct_job_free(&inference->job);
+    oct_free(inference);
+}
+
+/* ---- evaluation ---- */
+
+oct_status oct_inference_evaluate(oct_inference *inference, const char *path, int64_t seq_len,
+                                  int64_t batch_size, oct_progress progress, void *progress_user,
+                                  oct_loss_sum *total, oct_error *err) {
+    oct_dataset *dataset = NULL;
+    const oct_dataset_options options = {.seq_len = seq_len,
+                                         .vocab_size =
+                                             oct_model_get_args(inference->model)->vocab_size,
+                                         .part = OCT_DATASET_WHOLE,
+                                         .progress = progress,
+                                         .progress_user = progress_user};
+    oct_status status = oct_dataset_open(path, inference->tokenizer, &options, &dataset, err);
+    if (status != OCT_OK)
+        return status;
+    const oct_evaluation evaluation = {.model = inference->model,
+                                       .step = inference->step,
+                                       .dataset = dataset,
+                                       .batch_size = batch_size,
+                                       .n_sequences = oct_dataset_n_sequences(dataset),
+                                       .n_ranks = 1,
+                                       .progress = progress,
+                                       .progress_user = progress_user};
+    status = oct_evaluate(&evaluation, total, err);
+    oct_dataset_close(dataset);
+    return status;
+}
+
+/* ---- sampling ---- */
+
+typedef struct candidate {
+    float logit;
+    int32_t id;
+} candidate;
+
+static int by_logit(const void *a, const void *b) {
+    const candidate *x = a, *y = b;
+    if (x->logit != y->logit)
+        return x->logit > y->logit ? -1 : 1;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+static int32_t draw(const candidate *sorted, int64_t n, const oct_sampling *sampling,
+                    int64_t position) {
+    double total = 0, sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        total += exp(((double)sorted[i].logit - sorted[0].logit) / sampling->temperature);
+    double target =
+        total * oct_rng_uniform_f64(sampling->seed, oct_rng_stream("sample"), (uint64_t)position);
+    for (int64_t i = 0; i < n; i++) {
+        sum += exp(((double)sorted[i].logit - sorted[0].logit) / sampling->temperature);
+        if (sum > target)
+            return sorted[i].id;
+    }
+    return sorted[n - 1].id;
+}
+
+int32_t oct_sample(const float *logits, int64_t V, const oct_sampling *sampling, int64_t position) {
+    int32_t id = -1;
+    candidate *sorted = oct_malloc_array((size_t)V, sizeof *sorted);
+    if (!sorted)
+        return -1;
+    for (int64_t i = 0; i < V; i++) {
+        if (isnan(logits[i]))
+            goto cleanup;
+        sorted[i] = (candidate){logits[i], (int32_t)i};
+    }
+    qsort(sorted, (size_t)V, sizeof *sorted, by_logit);
+    int64_t n = sampling->top_k > 0 ? oct_min_i64(sampling->top_k, V) : V;
+    id = sampling->temperature > 0 ? draw(sorted, n, sampling, position) : sorted[0].id;
+cleanup:
+    oct_free(sorted);
+    return id;
+}
+
+/* ---- generation ---- */
+
+/* The prompt's ids, with the begin token where the tokenizer has one. An empty prompt starts from
+ * the end token, after which a document begins. */
+static oct_status encode_prompt(const oct_tokenizer *tokenizer, const char *prompt,
+                                oct_token_list *ids, oct_error *err) {
+    int32_t first = oct_tokenizer_bos(tokenizer);
+    if (first < 0 && !*prompt)
+        first = oct_tokenizer_eos(tokenizer);
+    if (first < 0 && !*prompt)
+        return oct_fail(err, OCT_INVALID,
+                        "the prompt is empty, and the tokenizer has no begin or "
+                        "end token to start from");
+    if (first >= 0 && oct_token_list_append(ids, &first, 1) != OCT_OK)
+        return oct_fail_memory(err);
+    return oct_tokenizer_encode(tokenizer, prompt, strlen(prompt), OCT_ADDED_TOKENS_FOUND, ids,
+                                err);
+}
+
+static oct_status next_token(oct_inference *inference, oct_kv_cache *cache, const int32_t *tokens,
+                             int64_t n, const oct_sampling *sampling, float *logits, int32_t *id,
+                             oct_error *err) {
+    oct_status status =
+        oct_model_generate(inference->model, inference->step, cache, n, tokens, logits);
+    if (status != OCT_OK)
+        return oct_fail(err, status, "the model refused %lld tokens", (long long)n);
+    *id = oct_sample(logits, oct_model_get_args(inference->model)->vocab_size, sampling,
+                     cache->length);
+    if (*id < 0)
+        return oct_fail(err, OCT_FAILED, "the logits are not finite: no token can be drawn");
+    return OCT_OK;
+}
+
+oct_status oct_inference_generate(oct_inference *inference, const char *prompt, int64_t max_new,
+                                  const oct_sampling *sampling, oct_text_sink sink, void *user,
+                                  int64_t *n_tokens, oct_error *err) {
+    const oct_model_args *args = oct_model_get_args(inference->model);
+    oct_token_list ids = {0};
+    oct_kv_cache *cache = NULL;
+    float *logits = oct_malloc_array((size_t)args->vocab_size, sizeof *logits);
+    int32_t id = -1;
+    *n_tokens = 0;
+    oct_status status =
+        logits ? encode_prompt(inference->tokenizer, prompt, &ids, err) : oct_fail_memory(err);
+    int64_t n_prompt = (int64_t)ids.n;
+    if (status == OCT_OK && n_prompt + max_new > args->max_seq_len)
+        status = oct_fail(err, OCT_INVALID,
+                          "prompt (%lld tokens) and continuation (%lld) exceed the %lld positions "
+                          "that the model was opened for",
+                          (long long)n_prompt, (long long)max_new, (long long)args->max_seq_len);
+    if (status == OCT_OK)
+        status = oct_model_create_cache(inference->model, oct_setup_activation(&inference->job), 1,
+                                        n_prompt + max_new, &cache);
+    for (int64_t i = 0; i < max_new && status == OCT_OK; i++) {
+        status = next_token(inference, cache, i == 0 ? ids.ids : &id, i == 0 ? n_prompt : 1,
+                            sampling, logits, &id, err);
+        if (status != OCT_OK || id == oct_tokenizer_eos(inference->tokenizer))
+            break;
+        size_t n_bytes = 0;
+        const char *bytes = oct_tokenizer_token(inference->tokenizer, id, &n_bytes);
+        if (bytes)
+            sink(user, bytes, n_bytes);
+        ++*n_tokens;
+    }
+    if (status == OCT_NO_MEMORY)
+        oct_fail_memory(err);
+    oct_kv_cache_destroy(cache);
+    oct_token_list_free(&ids);
+    oct_free(logits);
+    return status;
+}

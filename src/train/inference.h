@@ -1,0 +1,57 @@
+/* A trained model opened for evaluation and generation. */
+#ifndef OCT_TRAIN_INFERENCE_H
+#define OCT_TRAIN_INFERENCE_H
+
+#include "config/job.h"
+#include "train/conversion.h"
+#include "io/tokenizer.h"
+#include "model/model.h"
+#include "op/loss.h"
+
+typedef struct oct_inference {
+    oct_job job; /* that trained it, in the recipe asked for */
+    oct_model *model;
+    oct_conversion *conversion;
+    oct_weights *weights;
+    oct_step *step;
+    oct_tokenizer *tokenizer;
+    int64_t steps_done; /* by training */
+} oct_inference;
+
+typedef struct oct_inference_options {
+    const char *recipe;         /* bf16, fp32 or a recipe; NULL: the one it was trained with */
+    const char *tokenizer_path; /* NULL: the one it was trained with */
+    int64_t max_len;            /* tokens that a sequence may reach; 0: training's seq_len */
+} oct_inference_options;
+
+/* `path`: a checkpoint's folder (step-N), a folder of checkpoints or a run's dump folder (the
+ * newest valid checkpoint is taken). OCT_INVALID: there is none, or its job, tokenizer or
+ * parameters don't fit. Close it with oct_inference_close; one thread at a time. */
+oct_status oct_inference_open(const char *path, const oct_inference_options *options,
+                              oct_inference **inference, oct_error *err);
+void oct_inference_close(oct_inference *inference); /* NULL is fine */
+
+/* The summed loss over the windows of seq_len tokens of a text, JSONL or packed file or a folder of
+ * them. */
+oct_status oct_inference_evaluate(oct_inference *inference, const char *path, int64_t seq_len,
+                                  int64_t batch_size, oct_progress progress, void *progress_user,
+                                  oct_loss_sum *total, oct_error *err);
+
+typedef struct oct_sampling {
+    double temperature; /* 0: the likeliest token; else logits are divided by it */
+    int64_t top_k;      /* only the k likeliest tokens can be drawn; 0: all */
+    uint64_t seed;
+} oct_sampling;
+
+/* The token drawn from logits (V) at `position`: a pure function of its arguments; of equal logits
+ * the lower id comes first. -1: memory was refused or a logit is NaN. */
+int32_t oct_sample(const float *logits, int64_t V, const oct_sampling *sampling, int64_t position);
+
+/* Continues `prompt` by at most max_new tokens, until the tokenizer's end token; each token's bytes
+ * go to `sink` as they come. */
+typedef void (*oct_text_sink)(void *user, const char *bytes, size_t n_bytes);
+oct_status oct_inference_generate(oct_inference *inference, const char *prompt, int64_t max_new,
+                                  const oct_sampling *sampling, oct_text_sink sink, void *user,
+                                  int64_t *n_tokens, oct_error *err);
+
+#endif

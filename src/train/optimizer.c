@@ -1,0 +1,93 @@
+/* Adam and AdamW over a model's parameters: see optimizer.h. */
+#include "train/optimizer.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+static oct_status add_param(oct_optimizer *o, oct_param *param) {
+    size_t n = (size_t)oct_param_elements(param);
+    int64_t i = o->n_params;
+    if (!param->grad)
+        param->grad = oct_calloc_array(n, sizeof *param->grad);
+    o->m[i] = oct_calloc_array(n, sizeof **o->m);
+    o->v[i] = oct_calloc_array(n, sizeof **o->v);
+    o->params[i] = param;
+    o->n_params++;
+    return param->grad && o->m[i] && o->v[i] ? OCT_OK : OCT_NO_MEMORY;
+}
+
+oct_status oct_optimizer_create(oct_param *const *params, int64_t n, const oct_adam *adam,
+                                oct_optimizer **out) {
+    oct_status status = OCT_NO_MEMORY;
+    oct_optimizer *o = oct_calloc_array(1, sizeof *o);
+    *out = NULL;
+    if (!o)
+        return status;
+    o->adam = *adam;
+    o->params = oct_calloc_array((size_t)n, sizeof *o->params);
+    o->m = oct_calloc_array((size_t)n, sizeof *o->m);
+    o->v = oct_calloc_array((size_t)n, sizeof *o->v);
+    if (o->params && o->m && o->v)
+        status = OCT_OK;
+    for (int64_t i = 0; i < n && status == OCT_OK; i++)
+        if (!params[i]->frozen)
+            status = add_param(o, params[i]);
+    if (status != OCT_OK)
+        oct_optimizer_destroy(o);
+    else
+        *out = o;
+    return status;
+}
+
+void oct_optimizer_destroy(oct_optimizer *o) {
+    if (!o)
+        return;
+    for (int64_t i = 0; i < o->n_params; i++) {
+        oct_free(o->m[i]);
+        oct_free(o->v[i]);
+    }
+    oct_free(o->m);
+    oct_free(o->v);
+    oct_free(o->params);
+    oct_free(o);
+}
+
+void oct_optimizer_clear_gradients(oct_optimizer *o) {
+    for (int64_t i = 0; i < o->n_params; i++)
+        memset(o->params[i]->grad, 0,
+               (size_t)oct_param_elements(o->params[i]) * sizeof *o->params[i]->grad);
+}
+
+oct_status oct_optimizer_gradient_norm(const oct_optimizer *o, double *norm, oct_arena *scratch) {
+    double total = 0;
+    for (int64_t i = 0; i < o->n_params; i++) {
+        double sum = 0;
+        oct_status status =
+            oct_sum_of_squares(o->params[i]->grad, oct_param_elements(o->params[i]), &sum, scratch);
+        if (status != OCT_OK)
+            return status;
+        total += sum;
+    }
+    *norm = sqrt(total);
+    return OCT_OK;
+}
+
+float oct_clip_factor(double norm, double max_norm) {
+    double factor = max_norm / (norm + 1e-6);
+    return factor < 1 ? (float)factor : 1;
+}
+
+oct_status oct_optimizer_step(oct_optimizer *o, float grad_scale) {
+    o->n_steps++;
+    for (int64_t i = 0; i < o->n_params; i++) {
+        oct_param *param = o->params[i];
+        oct_status status = oct_adam_step(&o->adam, o->n_steps, oct_param_elements(param),
+                                          param->grad, grad_scale, param->value, o->m[i], o->v[i]);
+        if (status != OCT_OK)
+            return status;
+        param->version++;
+    }
+    return OCT_OK;
+}

@@ -1,0 +1,311 @@
+/* From a job to its parts: see setup.h. */
+#include "train/setup.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "base/fs.h"
+#include "convert/pattern.h"
+#include "base/log.h"
+#include "io/checkpoint.h"
+#include "model/hf_names.h"
+#include "op/elementwise.h"
+
+/* Puts the place and the key before the message of `cause`. */
+static oct_status fail_at(const oct_job *job, const char *key, const oct_error *cause,
+                          oct_error *err) {
+    return oct_fail(err, cause->status, "%s: %s: %s", oct_job_where(job, key), key, cause->message);
+}
+
+/* ---- model ---- */
+
+static oct_status set_arg(const oct_job *job, const oct_value *item, oct_model_args *args,
+                          oct_error *err) {
+    oct_error cause = {0};
+    oct_arg arg = {0};
+    switch (item->kind) {
+    case OCT_VALUE_INT:
+        arg = (oct_arg){.type = OCT_ARG_INT, .i = item->integer};
+        break;
+    case OCT_VALUE_DOUBLE:
+        arg = (oct_arg){.type = OCT_ARG_DOUBLE, .d = item->number};
+        break;
+    case OCT_VALUE_BOOL:
+        arg = (oct_arg){.type = OCT_ARG_BOOL, .b = item->boolean};
+        break;
+    default:
+        return oct_fail(err, OCT_INVALID,
+                        "%s:%d: model.args.%s: expected a number or a boolean; "
+                        "got %s",
+                        job->path, item->line, item->key, oct_value_kind_name(item->kind));
+    }
+    if (oct_model_args_set(args, item->key, arg, &cause) == OCT_OK)
+        return OCT_OK;
+    if (item->line < 1)
+        return oct_fail(err, cause.status, "command line: model.args.%s", cause.message);
+    return oct_fail(err, cause.status, "%s:%d: model.args.%s", job->path, item->line,
+                    cause.message);
+}
+
+oct_status oct_setup_model_args(const oct_job *job, oct_model_args *args, oct_error *err) {
+    oct_error cause = {0};
+    if (oct_model_args_flavor(job->model.name, job->model.flavor, args, &cause) != OCT_OK)
+        return fail_at(job, oct_model_flavors(job->model.name) ? "model.flavor" : "model.name",
+                       &cause, err);
+    /* Positions for the longest sequence; the user's own max_seq_len wins. */
+    args->max_seq_len = job->training.seq_len;
+    if (job->validation.enable)
+        args->max_seq_len = oct_max_i64(args->max_seq_len, job->validation.seq_len);
+    const oct_value *item = job->model.args ? job->model.args->items.first : NULL;
+    for (; item; item = item->next) {
+        oct_status status = set_arg(job, item, args, err);
+        if (status != OCT_OK)
+            return status;
+    }
+    if (oct_model_args_resolve(args, &cause) != OCT_OK)
+        return fail_at(job, job->model.args ? "model.args" : "model.flavor", &cause, err);
+    return OCT_OK;
+}
+
+oct_dtype oct_setup_activation(const oct_job *job) {
+    return job->training.mixed_precision_param == OCT_JOB_FLOAT32 ? OCT_F32 : OCT_BF16;
+}
+
+/* Whether a glob of the list selects the module `name`, by its Hugging Face name. */
+static bool selects(const oct_job_list *list, oct_model_family family, const char *name) {
+    char hf[OCT_HF_MODULE_NAME_SIZE];
+    if (!oct_hf_name(family, name, hf))
+        snprintf(hf, sizeof hf, "%s", name);
+    for (size_t i = 0; i < list->n; i++)
+        if (oct_pattern_selects(OCT_PATTERN_GLOB, list->items[i], hf))
+            return true;
+    return false;
+}
+
+static oct_status check_globs(const oct_job *job, const char *key, const oct_job_list *list,
+                              oct_error *err) {
+    for (size_t i = 0; i < list->n; i++) {
+        oct_error cause = {0};
+        if (oct_glob_check(list->items[i], &cause) != OCT_OK)
+            return fail_at(job, key, &cause, err);
+    }
+    return OCT_OK;
+}
+
+oct_status oct_setup_frozen(const oct_job *job, oct_model *model, oct_error *err) {
+    int64_t n;
+    oct_param *const *params = oct_model_params(model, &n);
+    oct_model_family family = oct_model_get_args(model)->family;
+    oct_status status = check_globs(job, "model.freeze", &job->model.freeze, err);
+    for (int64_t i = 0; i < n && status == OCT_OK; i++) {
+        char module[OCT_HF_MODULE_NAME_SIZE];
+        const char *dot = strrchr(params[i]->name, '.');
+        int length = (int)(dot ? dot - params[i]->name : 0);
+        snprintf(module, sizeof module, "%.*s", length, params[i]->name);
+        params[i]->frozen = selects(&job->model.freeze, family, module);
+    }
+    return status;
+}
+
+/* YAML's recompute_plan: only the layers that a pattern selects. */
+static oct_status recompute_selected(const oct_job *job, oct_model *model, oct_recompute mode,
+                                     oct_error *err) {
+    const oct_model_args *args = oct_model_get_args(model);
+    const oct_job_list *list = &job->activation_checkpoint.apply_modules;
+    oct_status status = check_globs(job, "activation_checkpoint.apply_modules", list, err);
+    for (int64_t layer = 0; layer < args->n_layers && status == OCT_OK; layer++) {
+        char name[64];
+        snprintf(name, sizeof name, "layers.%lld", (long long)layer);
+        oct_model_set_layer_recompute(
+            model, layer, selects(list, args->family, name) ? mode : OCT_RECOMPUTE_NONE);
+    }
+    return status;
+}
+
+oct_status oct_setup_recompute(const oct_job *job, oct_model *model, oct_error *err) {
+    const char *option = job->activation_checkpoint.selective_ac_option;
+    oct_recompute mode = OCT_RECOMPUTE_NONE;
+    if (job->activation_checkpoint.mode == OCT_JOB_RECOMPUTE_FULL)
+        mode = OCT_RECOMPUTE_FULL;
+    else if (job->activation_checkpoint.mode == OCT_JOB_RECOMPUTE_SELECTIVE)
+        mode = OCT_RECOMPUTE_OP;
+    if (job->activation_checkpoint.apply_modules.n > 0)
+        return recompute_selected(job, model, mode, err);
+    if (mode == OCT_RECOMPUTE_OP && strcmp(option, "op") != 0)
+        oct_model_set_recompute_every(model, strtoll(option, NULL, 10));
+    else
+        oct_model_set_recompute(model, mode);
+    return OCT_OK;
+}
+
+/* ---- parameters ---- */
+
+static oct_tensor param_tensor(const oct_param *param) {
+    oct_tensor tensor = {.dtype = OCT_F32, .n_dims = param->n_dims, .data = param->value};
+    for (int i = 0; i < param->n_dims; i++)
+        tensor.shape[i] = param->shape[i];
+    return tensor;
+}
+
+/* A model that was saved for export may be in bf16. */
+static oct_status read_param(const oct_checkpoint *from, oct_param *param, oct_error *err) {
+    oct_tensor to = param_tensor(param);
+    const oct_checkpoint_tensor *saved =
+        oct_checkpoint_tensor_find(from, OCT_CHECKPOINT_MODEL, param->name);
+    if (!saved || saved->dtype != OCT_BF16)
+        return oct_checkpoint_copy(from, OCT_CHECKPOINT_MODEL, param->name, &to, err);
+    oct_tensor half = to;
+    half.dtype = OCT_BF16;
+    half.data = oct_malloc(oct_tensor_bytes(&half));
+    if (!half.data)
+        return oct_fail_memory(err);
+    oct_status status = oct_checkpoint_copy(from, OCT_CHECKPOINT_MODEL, param->name, &half, err);
+    if (status == OCT_OK)
+        status = oct_cast(&half, &to);
+    oct_free(half.data);
+    return status;
+}
+
+oct_status oct_setup_parameters_from_checkpoint(const oct_checkpoint *from, oct_model *model,
+                                                oct_error *err) {
+    int64_t n;
+    oct_param *const *params = oct_model_params(model, &n);
+    for (int64_t i = 0; i < n; i++) {
+        oct_status status = read_param(from, params[i], err);
+        if (status != OCT_OK)
+            return status;
+    }
+    oct_model_changed(model);
+    return OCT_OK;
+}
+
+static oct_status read_checkpoint(const char *path, oct_model *model, oct_error *err) {
+    oct_checkpoint *checkpoint = NULL;
+    oct_status status = oct_checkpoint_open(path, &checkpoint, err);
+    if (status == OCT_OK)
+        status = oct_setup_parameters_from_checkpoint(checkpoint, model, err);
+    oct_checkpoint_close(checkpoint);
+    return status;
+}
+
+oct_status oct_setup_parameters(const oct_job *job, uint64_t seed, oct_model *model,
+                                oct_error *err) {
+    const char *path = job->checkpoint.initial_load_path;
+    oct_error cause = {0};
+    oct_status status;
+    if (!job->checkpoint.enable || !path) {
+        oct_model_init(model, seed);
+        return OCT_OK;
+    }
+    if (job->checkpoint.initial_load_in_hf)
+        status = oct_setup_parameters_from_hf(path, model, &cause);
+    else
+        status = read_checkpoint(path, model, &cause);
+    if (status != OCT_OK)
+        return fail_at(job, "checkpoint.initial_load_path", &cause, err);
+    oct_log_info("Loaded initial weights from %s", path);
+    return OCT_OK;
+}
+
+/* ---- data ---- */
+
+/* Files of the examples come from a command of their own; say so. */
+static const char *data_hint(const char *path) {
+    return strncmp(path, "data/", 5) == 0 || strncmp(path, "./data/", 7) == 0
+               ? "; `make data` makes data/kjv.txt and data/tokenizer.json, which the examples use"
+               : "";
+}
+
+oct_status oct_setup_tokenizer(const oct_job *job, int64_t vocab_size, oct_tokenizer **tokenizer,
+                               oct_error *err) {
+    const char *key = job->model.tokenizer_path ? "model.tokenizer_path" : "model.hf_assets_path";
+    const char *path =
+        job->model.tokenizer_path ? job->model.tokenizer_path : job->model.hf_assets_path;
+    oct_error cause = {0};
+    *tokenizer = NULL;
+    if (!oct_path_exists(path)) {
+        if (!oct_job_is_set(job, key))
+            return OCT_OK;
+        return oct_fail(err, OCT_INVALID,
+                        "%s: %s: expected a tokenizer.json or its folder; '%s' "
+                        "doesn't exist%s",
+                        oct_job_where(job, key), key, path, data_hint(path));
+    }
+    if (oct_tokenizer_load(path, tokenizer, &cause) != OCT_OK)
+        return fail_at(job, key, &cause, err);
+    if (oct_tokenizer_vocab_size(*tokenizer) <= vocab_size)
+        return OCT_OK;
+    oct_status status = oct_fail(
+        err, OCT_INVALID,
+        "%s: %s: the tokenizer's ids reach %lld, but the model's vocabulary has %lld; expected a "
+        "flavor or model.args.vocab_size that holds them",
+        oct_job_where(job, key), key, (long long)oct_tokenizer_vocab_size(*tokenizer) - 1,
+        (long long)vocab_size);
+    oct_tokenizer_free(*tokenizer);
+    *tokenizer = NULL;
+    return status;
+}
+
+static oct_status open_dataset(const oct_job *job, const char *key, const char *path,
+                               const oct_setup_data *setup, oct_dataset_options *options,
+                               oct_dataset **dataset, oct_error *err) {
+    oct_error cause = {0};
+    if (!oct_path_exists(path))
+        return oct_fail(err, OCT_INVALID,
+                        "%s: %s: expected a text, JSONL or packed file or a "
+                        "folder of them; '%s' doesn't exist%s",
+                        oct_job_where(job, key), key, path, data_hint(path));
+    options->vocab_size = setup->vocab_size;
+    options->verify = OCT_VERIFY_CHECKSUM;
+    options->cache_folder = setup->cache_folder;
+    options->progress = setup->progress;
+    options->progress_user = setup->progress_user;
+    if (oct_dataset_open(path, setup->tokenizer, options, dataset, &cause) != OCT_OK)
+        return fail_at(job, key, &cause, err);
+    return OCT_OK;
+}
+
+/* How much of the training text validation takes when it has no path of its own. */
+static void hold_out(const oct_job *job, int n_ranks, oct_dataset_options *options) {
+    int64_t per_step, tokens;
+    options->held_out_fraction = 0.05;
+    if (job->validation.steps > 0 &&
+        oct_mul_i64(job->validation.local_batch_size, job->validation.seq_len, &per_step) &&
+        oct_mul_i64(per_step, job->validation.steps, &tokens) &&
+        oct_mul_i64(tokens, n_ranks, &tokens) && tokens < INT64_MAX)
+        options->held_out_tokens = tokens + 1; /* n windows of S tokens have n * S + 1 */
+}
+
+oct_status oct_setup_datasets(const oct_job *job, const oct_setup_data *setup, int n_ranks,
+                              oct_dataset **train, oct_dataset **validation, oct_error *err) {
+    const char *path = job->training.dataset_path;
+    const char *own = job->validation.dataset_path;
+    bool shared = job->validation.enable && (!own || (path && strcmp(own, path) == 0));
+    oct_dataset_options options = {.seq_len = job->training.seq_len, .part = OCT_DATASET_WHOLE};
+    *train = *validation = NULL;
+    if (!path)
+        return oct_fail(err, OCT_INVALID,
+                        "%s: training.dataset_path: missing; expected a text, JSONL or packed file "
+                        "or a folder of them; dataset '%s' is not downloaded",
+                        job->path ? job->path : "default", job->training.dataset);
+    if (shared) {
+        options.part = OCT_DATASET_TRAIN;
+        hold_out(job, n_ranks, &options);
+    }
+    oct_status status =
+        open_dataset(job, "training.dataset_path", path, setup, &options, train, err);
+    if (status != OCT_OK || !job->validation.enable)
+        return status;
+    options.seq_len = job->validation.seq_len;
+    options.part = shared ? OCT_DATASET_HELD_OUT : OCT_DATASET_WHOLE;
+    status = open_dataset(job, own ? "validation.dataset_path" : "training.dataset_path",
+                          own ? own : path, setup, &options, validation, err);
+    if (status != OCT_OK) {
+        oct_dataset_close(*train);
+        *train = NULL;
+    }
+    return status;
+}

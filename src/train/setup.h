@@ -1,0 +1,53 @@
+/* From a job to its parts: the model, the tokenizer, the data. Shared by training, planning and
+ * evaluating. Every error names the job's key and its place. */
+#ifndef OCT_TRAIN_SETUP_H
+#define OCT_TRAIN_SETUP_H
+
+#include "config/job.h"
+#include "io/checkpoint.h"
+#include "io/dataset.h"
+#include "io/tokenizer.h"
+#include "model/model.h"
+
+/* The flavor's dimensions with [model.args] applied, and room for training.seq_len positions;
+ * resolved. */
+oct_status oct_setup_model_args(const oct_job *job, oct_model_args *args, oct_error *err);
+
+/* What activations are computed in: training.mixed_precision_param. */
+oct_dtype oct_setup_activation(const oct_job *job);
+
+/* Activation checkpointing of every layer, as [activation_checkpoint] says. */
+oct_status oct_setup_recompute(const oct_job *job, oct_model *model, oct_error *err);
+
+/* Freezes the parameters of the modules that model.freeze names (Hugging Face's names, globs). */
+oct_status oct_setup_frozen(const oct_job *job, oct_model *model, oct_error *err);
+
+/* Draws the parameters from `seed`, or reads them when checkpoint.initial_load_path is set: from a
+ * checkpoint's folder, or a Hugging Face folder with checkpoint.initial_load_in_hf. */
+oct_status oct_setup_parameters(const oct_job *job, uint64_t seed, oct_model *model,
+                                oct_error *err);
+oct_status oct_setup_parameters_from_checkpoint(const oct_checkpoint *from, oct_model *model,
+                                                oct_error *err);
+/* Reads every parameter from a Hugging Face model folder. */
+oct_status oct_setup_parameters_from_hf(const char *folder, oct_model *model, oct_error *err);
+
+/* The tokenizer of model.tokenizer_path or model.hf_assets_path, checked against the model's
+ * vocabulary. *tokenizer is NULL with OCT_OK when the user named none and there is none at the
+ * default place: packed token files need none. */
+oct_status oct_setup_tokenizer(const oct_job *job, int64_t vocab_size, oct_tokenizer **tokenizer,
+                               oct_error *err);
+
+typedef struct oct_setup_data {
+    const oct_tokenizer *tokenizer; /* may be NULL for packed files */
+    int64_t vocab_size;
+    const char *cache_folder;
+    oct_progress progress; /* NULL: none */
+    void *progress_user;
+} oct_setup_data;
+/* The training data, and with validation.enable the held-out data (else NULL). Without a path of
+ * its own, validation takes the end of the training text, which training then never sees: as many
+ * tokens as validation.steps batches of all ranks need, or a twentieth for steps = -1. */
+oct_status oct_setup_datasets(const oct_job *job, const oct_setup_data *setup, int n_ranks,
+                              oct_dataset **train, oct_dataset **validation, oct_error *err);
+
+#endif

@@ -1,0 +1,256 @@
+/* Checkpoints of a run: saving the trainer's state and continuing from it.
+ *
+ * state.json holds {"version": 1, "steps_done", "n_consumed", "n_tokens_seen", "seed": decimal
+ * text, "model_only", "tokenizer": path or null, "overrides": [the command line's]}. Invariant:
+ * what is read back is all that the next step depends on, so a resumed run computes the same bits.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "kernel/gemm.h"
+#include "kernel/select.h"
+#include "train/setup.h"
+#include "train/state.h"
+
+enum { STATE_VERSION = 1, MAX_CONFIG_BYTES = 16 << 20 };
+
+char *oct_trainer_checkpoint_folder(const oct_trainer *t) {
+    return oct_path_join(t->job->job.dump_folder, t->job->checkpoint.folder);
+}
+
+static const char *gemm_name(const oct_job *job) {
+    if (strcmp(job->quantize.linear.mx.gemm, "auto") != 0)
+        return job->quantize.linear.mx.gemm;
+    return oct_gemm_supports(OCT_GEMM_ALIGNED) ? "aligned" : "exact";
+}
+
+/* ---- saving ---- */
+
+static bool is_model_only(const oct_trainer *t) {
+    return t->job->checkpoint.last_save_model_only && t->steps_done >= t->job->training.steps;
+}
+
+/* The text of state.json (free with jansson's free), or NULL when memory is refused. */
+static char *render_state(const oct_trainer *t) {
+    char seed[32];
+    char *tokenizer = NULL;
+    const char *path =
+        t->job->model.tokenizer_path ? t->job->model.tokenizer_path : t->job->model.hf_assets_path;
+    if (t->tokenizer)
+        tokenizer = realpath(path, NULL);
+    snprintf(seed, sizeof seed, "%" PRIu64, t->seed);
+    json_t *overrides = json_array();
+    for (int i = 0; i < t->options.n_overrides; i++)
+        json_array_append_new(overrides, json_string(t->options.overrides[i]));
+    json_t *state =
+        json_pack("{s:i, s:I, s:I, s:I, s:s, s:b, s:s?, s:o}", "version", STATE_VERSION,
+                  "steps_done", (json_int_t)t->steps_done, "n_consumed", (json_int_t)t->n_consumed,
+                  "n_tokens_seen", (json_int_t)t->n_tokens_seen, "seed", seed, "model_only",
+                  is_model_only(t), "tokenizer", tokenizer, "overrides", overrides);
+    char *text = state ? json_dumps(state, JSON_INDENT(1)) : NULL;
+    json_decref(state);
+    free(tokenizer);
+    return text;
+}
+
+static oct_safetensors_item item_of(const oct_param *param, const char *name, float *data) {
+    oct_tensor tensor = {.dtype = OCT_F32, .n_dims = param->n_dims, .data = data};
+    for (int i = 0; i < param->n_dims; i++)
+        tensor.shape[i] = param->shape[i];
+    return oct_safetensors_item_of(name, &tensor);
+}
+
+static const char *state_name(oct_arena *arena, const char *of, const char *suffix) {
+    size_t n = strlen(of) + strlen(suffix) + 1;
+    char *name = oct_arena_alloc(arena, n);
+    if (name)
+        snprintf(name, n, "%s%s", of, suffix);
+    return name;
+}
+
+/* What a step depends on beside the parameters: two moments a parameter that trains, and the amaxes
+ * of modules with a delayed recipe. In `arena`; NULL when memory is refused. The items show the
+ * live memory, so that loading may write to where saving reads. */
+static oct_safetensors_item *optimizer_items(const oct_trainer *t, oct_arena *arena, int64_t *n) {
+    const oct_optimizer *o = t->optimizer;
+    const oct_plan *plan = oct_conversion_plan(t->conversion);
+    size_t capacity = (size_t)(2 * o->n_params + plan->n_rows) + 1;
+    oct_safetensors_item *items = oct_arena_alloc_array(arena, capacity, sizeof *items);
+    *n = 0;
+    for (int64_t i = 0; i < o->n_params && items; i++) {
+        const char *m = state_name(arena, o->params[i]->name, ".exp_avg");
+        const char *v = state_name(arena, o->params[i]->name, ".exp_avg_sq");
+        if (!m || !v)
+            return NULL;
+        items[(*n)++] = item_of(o->params[i], m, o->m[i]);
+        items[(*n)++] = item_of(o->params[i], v, o->v[i]);
+    }
+    for (int64_t i = 0; i < plan->n_rows && items; i++) {
+        oct_tensor history = oct_plan_row_history(&plan->rows[i]);
+        if (!history.data)
+            continue;
+        const char *name = state_name(arena, plan->rows[i].module->name, ".amax_history");
+        if (!name)
+            return NULL;
+        items[(*n)++] = oct_safetensors_item_of(name, &history);
+    }
+    return items;
+}
+
+static oct_safetensors_item *model_items(oct_param *const *params, int64_t n, oct_arena *arena) {
+    oct_safetensors_item *items = oct_arena_alloc_array(arena, (size_t)n, sizeof *items);
+    for (int64_t i = 0; i < n && items; i++)
+        items[i] = item_of(params[i], params[i]->name, params[i]->value);
+    return items;
+}
+
+static oct_status write_checkpoint(oct_trainer *t, const char *folder, const char *state,
+                                   const char *config, oct_error *err) {
+    int64_t n_params;
+    oct_param *const *params = oct_model_params(t->model, &n_params);
+    bool yaml = t->job->form == OCT_JOB_MINDSPEED;
+    oct_checkpoint_contents contents = {
+        .step = t->steps_done,
+        .state_json = state,
+        .config_name = config ? (yaml ? "config.yaml" : "config.toml") : NULL,
+        .config_text = config,
+        .kernel_set = oct_cpu_level_name(oct_kernels_current()->features.level),
+        .gemm = gemm_name(t->job)};
+    oct_arena_mark mark = oct_arena_get_mark(t->scratch);
+    oct_safetensors_item *items = model_items(params, n_params, t->scratch);
+    contents.tensors[OCT_CHECKPOINT_MODEL] = items;
+    contents.n_tensors[OCT_CHECKPOINT_MODEL] = n_params;
+    if (items && !is_model_only(t)) {
+        items = optimizer_items(t, t->scratch, &contents.n_tensors[OCT_CHECKPOINT_OPTIMIZER]);
+        contents.tensors[OCT_CHECKPOINT_OPTIMIZER] = items;
+    }
+    oct_status status =
+        items ? oct_checkpoint_save(folder, &contents, t->job->checkpoint.keep_latest_k, err)
+              : oct_fail_memory(err);
+    oct_arena_release(t->scratch, mark);
+    return status;
+}
+
+oct_status oct_trainer_save(oct_trainer *t, oct_error *err) {
+    oct_status status = OCT_OK;
+    char *config = NULL;
+    size_t n_bytes;
+    char *folder = oct_trainer_checkpoint_folder(t);
+    char *state = render_state(t);
+    if (!folder || !state)
+        status = oct_fail_memory(err);
+    if (status == OCT_OK && t->job->path)
+        status = oct_file_read(t->job->path, MAX_CONFIG_BYTES, &config, &n_bytes, err);
+    if (status == OCT_OK)
+        status = write_checkpoint(t, folder, state, config, err);
+    if (status == OCT_OK) {
+        t->last_saved = t->steps_done;
+        oct_log_info("Saved checkpoint %s/step-%" PRId64, folder, t->steps_done);
+    }
+    oct_free(config);
+    oct_free(folder);
+    free(state);
+    return status;
+}
+
+/* ---- resuming ---- */
+
+static oct_status fail_state(const oct_checkpoint *from, const char *what, oct_error *err) {
+    return oct_fail(err, OCT_INVALID, "%s/state.json: %s", oct_checkpoint_path(from), what);
+}
+
+static oct_status read_state(oct_trainer *t, const oct_checkpoint *from, oct_error *err) {
+    json_int_t steps_done, n_consumed, n_tokens_seen;
+    int version, model_only;
+    const char *seed;
+    oct_status status = OCT_OK;
+    json_t *state = json_loads(oct_checkpoint_state(from), 0, NULL);
+    if (json_unpack(state, "{s:i, s:I, s:I, s:I, s:s, s:b}", "version", &version, "steps_done",
+                    &steps_done, "n_consumed", &n_consumed, "n_tokens_seen", &n_tokens_seen, "seed",
+                    &seed, "model_only", &model_only) != 0 ||
+        version != STATE_VERSION || steps_done != oct_checkpoint_step(from) || n_consumed < 0 ||
+        n_tokens_seen < 0)
+        status = fail_state(from, "not the state of a training run of this version", err);
+    if (status == OCT_OK && model_only && steps_done < t->job->training.steps)
+        status = fail_state(from,
+                            "the checkpoint holds the model only "
+                            "(checkpoint.last_save_model_only = true), so training can't go on "
+                            "from it; name an earlier one with checkpoint.load_step",
+                            err);
+    if (status == OCT_OK) {
+        uint64_t saved_seed = strtoull(seed, NULL, 10);
+        if (t->job->debug.seed >= 0 && saved_seed != t->seed)
+            oct_log_warning("the checkpoint's seed %" PRIu64 " is kept; debug.seed = %" PRIu64
+                            " has no effect on a resumed run",
+                            saved_seed, t->seed);
+        t->seed = saved_seed;
+        t->steps_done = steps_done;
+        t->n_consumed = n_consumed;
+        t->n_tokens_seen = n_tokens_seen;
+        t->last_saved = steps_done;
+    }
+    json_decref(state);
+    return status;
+}
+
+static oct_status read_optimizer(oct_trainer *t, const oct_checkpoint *from, oct_error *err) {
+    oct_arena_mark mark = oct_arena_get_mark(t->scratch);
+    oct_status status = OCT_OK;
+    int64_t n;
+    t->optimizer->n_steps = t->steps_done;
+    if (oct_checkpoint_count(from, OCT_CHECKPOINT_OPTIMIZER) == 0)
+        return OCT_OK; /* model only, and all steps are done */
+    const oct_safetensors_item *items = optimizer_items(t, t->scratch, &n);
+    if (!items)
+        status = oct_fail_memory(err);
+    for (int64_t i = 0; i < n && status == OCT_OK; i++) {
+        oct_tensor to = {
+            .dtype = OCT_F32, .n_dims = items[i].n_dims, .data = (void *)items[i].data};
+        for (int d = 0; d < to.n_dims; d++)
+            to.shape[d] = items[i].shape[d];
+        status = oct_checkpoint_copy(from, OCT_CHECKPOINT_OPTIMIZER, items[i].name, &to, err);
+    }
+    oct_arena_release(t->scratch, mark);
+    return status;
+}
+
+static void warn_of_other_kernels(const oct_trainer *t, const oct_checkpoint *from) {
+    const char *set = oct_cpu_level_name(oct_kernels_current()->features.level);
+    const char *gemm = gemm_name(t->job);
+    if (strcmp(set, oct_checkpoint_kernel_set(from)) != 0 ||
+        strcmp(gemm, oct_checkpoint_gemm(from)) != 0)
+        oct_log_warning("the checkpoint was made with kernel set %s and gemm %s, this run has %s "
+                        "and %s: bits may differ from a run that never stopped",
+                        oct_checkpoint_kernel_set(from), oct_checkpoint_gemm(from), set, gemm);
+}
+
+oct_status oct_trainer_resume(oct_trainer *t, oct_error *err) {
+    const oct_job *job = t->job;
+    oct_checkpoint *from = NULL;
+    if (!job->checkpoint.enable || t->options.start == OCT_START_FRESH)
+        return OCT_OK;
+    char *folder = oct_trainer_checkpoint_folder(t);
+    if (!folder)
+        return oct_fail_memory(err);
+    oct_status status = oct_checkpoint_find(folder, job->checkpoint.load_step, &from, err);
+    oct_free(folder);
+    if (status != OCT_OK || !from)
+        return status;
+    status = read_state(t, from, err);
+    if (status == OCT_OK)
+        status = oct_setup_parameters_from_checkpoint(from, t->model, err);
+    if (status == OCT_OK)
+        status = read_optimizer(t, from, err);
+    if (status == OCT_OK) {
+        warn_of_other_kernels(t, from);
+        oct_log_info("Resumed from %s", oct_checkpoint_path(from));
+    }
+    oct_checkpoint_close(from);
+    return status;
+}

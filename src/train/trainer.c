@@ -1,0 +1,340 @@
+/* One training step, and what it needs: see trainer.h. Where ranks matter it says so: which
+ * sequences a rank reads, the sum of losses and of valid tokens, the norm of the gradients. */
+#include "train/trainer.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "train/clock.h"
+#include "train/setup.h"
+#include "train/state.h"
+#include "train/validate.h"
+
+/* ---- start ---- */
+
+static oct_status check_world(const oct_trainer *t, oct_error *err) {
+    const oct_job *job = t->job;
+    int64_t replicate = job->parallelism.data_parallel_replicate_degree;
+    int64_t shard = job->parallelism.data_parallel_shard_degree;
+    const char *key = replicate > 1 ? "parallelism.data_parallel_replicate_degree"
+                                    : "parallelism.data_parallel_shard_degree";
+    int64_t needed = replicate;
+    if (shard > 0 && !oct_mul_i64(replicate, shard, &needed))
+        needed = INT64_MAX;
+    if (shard > 0 ? needed != t->n_ranks : t->n_ranks % replicate != 0)
+        return oct_fail(err, OCT_INVALID,
+                        "%s: %s: the job is for %lld processes; expected as many as run; got %d",
+                        oct_job_where(job, key), key, (long long)needed, t->n_ranks);
+    int64_t experts = job->parallelism.expert_parallel_degree;
+    if (t->n_ranks % experts != 0)
+        return oct_fail(err, OCT_INVALID,
+                        "%s: parallelism.expert_parallel_degree: expected a divisor of the number "
+                        "of processes, %d; got %lld",
+                        oct_job_where(job, "parallelism.expert_parallel_degree"), t->n_ranks,
+                        (long long)experts);
+    return OCT_OK;
+}
+
+static oct_status plan_batches(oct_trainer *t, oct_error *err) {
+    const oct_job *job = t->job;
+    int64_t global = job->training.global_batch_size;
+    int64_t per_round;
+    t->B = job->training.local_batch_size;
+    t->S = job->training.seq_len;
+    t->n_micro = job->training.gradient_accumulation_steps;
+    if (!oct_mul_i64(t->B, t->n_ranks, &per_round))
+        return oct_fail(err, OCT_INVALID, "%s: training.local_batch_size: too large",
+                        oct_job_where(job, "training.local_batch_size"));
+    if (t->n_micro == 0)
+        t->n_micro = global < 0 ? 1 : global / per_round;
+    if (global > 0 && global % per_round != 0)
+        return oct_fail(err, OCT_INVALID,
+                        "%s: training.global_batch_size: expected a multiple of local_batch_size x "
+                        "ranks = %lld; got %lld",
+                        oct_job_where(job, "training.global_batch_size"), (long long)per_round,
+                        (long long)global);
+    int64_t n = 0;
+    if (!oct_mul_i64(t->n_micro, t->B, &n) || !oct_mul_i64(n, t->S, &n) || n > INT32_MAX)
+        return oct_fail(err, OCT_INVALID,
+                        "%s: training.seq_len: a step of %lld x %lld sequences of %lld tokens is "
+                        "too large",
+                        oct_job_where(job, "training.seq_len"), (long long)t->n_micro,
+                        (long long)t->B, (long long)t->S);
+    t->window = oct_malloc_array((size_t)t->S + 1, sizeof *t->window);
+    t->tokens = oct_malloc_array((size_t)n, sizeof *t->tokens);
+    t->targets = oct_malloc_array((size_t)n, sizeof *t->targets);
+    return t->window && t->tokens && t->targets ? OCT_OK : oct_fail_memory(err);
+}
+
+static oct_status create_model(oct_trainer *t, oct_error *err) {
+    const oct_job *job = t->job;
+    oct_model_args args;
+    oct_status status = oct_setup_model_args(job, &args, err);
+    if (status == OCT_OK)
+        status = oct_model_create(&args, OCT_PARAMS_ALLOCATED, &t->model, err);
+    if (status != OCT_OK)
+        return status;
+    oct_log_info("Model %s %s size: %" PRId64 " total parameters", job->model.name,
+                 job->model.flavor, oct_model_n_parameters(t->model));
+    status = oct_setup_recompute(job, t->model, err);
+    if (status == OCT_OK)
+        status = oct_setup_frozen(job, t->model, err);
+    if (status == OCT_OK)
+        status = oct_conversion_create(job, t->model, &t->conversion, err);
+    if (status == OCT_OK)
+        status = oct_conversion_apply(t->conversion, err);
+    if (status != OCT_OK)
+        return status;
+    if (oct_weights_create(&t->weights) != OCT_OK ||
+        oct_step_create(t->weights, oct_setup_activation(job), &t->step) != OCT_OK)
+        return oct_fail_memory(err);
+    return OCT_OK;
+}
+
+static oct_status create_data(oct_trainer *t, oct_error *err) {
+    int64_t vocab_size = oct_model_get_args(t->model)->vocab_size;
+    char *cache = NULL;
+    oct_status status = oct_setup_tokenizer(t->job, vocab_size, &t->tokenizer, err);
+    if (status != OCT_OK)
+        return status;
+    if (!t->options.cache_folder) {
+        cache = oct_path_join(t->job->job.dump_folder, "cache");
+        if (!cache)
+            return oct_fail_memory(err);
+    }
+    const oct_setup_data setup = {.tokenizer = t->tokenizer,
+                                  .vocab_size = vocab_size,
+                                  .cache_folder = cache ? cache : t->options.cache_folder,
+                                  .progress = t->options.progress,
+                                  .progress_user = t->options.progress_user};
+    status = oct_setup_datasets(t->job, &setup, t->n_ranks, &t->train, &t->validation, err);
+    oct_free(cache);
+    return status;
+}
+
+static oct_status create_optimizer(oct_trainer *t, oct_error *err) {
+    const oct_job *job = t->job;
+    const oct_adam adam = {.lr = job->optimizer.lr,
+                           .beta1 = job->optimizer.beta1,
+                           .beta2 = job->optimizer.beta2,
+                           .eps = job->optimizer.eps,
+                           .weight_decay = job->optimizer.weight_decay,
+                           .decay = job->optimizer.name == OCT_JOB_ADAMW ? OCT_DECAY_DECOUPLED
+                                                                         : OCT_DECAY_L2};
+    int64_t n;
+    oct_param *const *params = oct_model_params(t->model, &n);
+    t->schedule = oct_schedule_create(job);
+    t->scratch = oct_arena_create();
+    if (!t->scratch || oct_model_enable_training(t->model) != OCT_OK ||
+        oct_optimizer_create(params, n, &adam, &t->optimizer) != OCT_OK)
+        return oct_fail_memory(err);
+    return OCT_OK;
+}
+
+oct_status oct_trainer_create(const oct_job *job, const oct_trainer_options *options,
+                              oct_trainer **out, oct_error *err) {
+    oct_trainer *t = oct_calloc_array(1, sizeof *t);
+    oct_status status;
+    *out = NULL;
+    if (!t)
+        return oct_fail_memory(err);
+    t->job = job;
+    t->options = *options;
+    t->n_ranks = 1;
+    t->last_saved = -1;
+    t->seed = job->debug.seed >= 0 ? (uint64_t)job->debug.seed : 0;
+    status = check_world(t, err);
+    if (status == OCT_OK)
+        status = plan_batches(t, err);
+    if (status == OCT_OK)
+        status = create_model(t, err);
+    if (status == OCT_OK) /* before memory is filled: data is where most mistakes are */
+        status = create_data(t, err);
+    if (status == OCT_OK)
+        status = create_optimizer(t, err);
+    if (status == OCT_OK)
+        status = oct_trainer_resume(t, err);
+    if (status == OCT_OK && t->steps_done == 0)
+        status = oct_setup_parameters(job, t->seed, t->model, err);
+    if (status == OCT_OK)
+        *out = t;
+    else
+        oct_trainer_destroy(t);
+    return status;
+}
+
+void oct_trainer_destroy(oct_trainer *t) {
+    if (!t)
+        return;
+    oct_optimizer_destroy(t->optimizer);
+    oct_step_destroy(t->step);
+    oct_weights_destroy(t->weights);
+    oct_model_destroy(t->model);
+    oct_conversion_destroy(t->conversion);
+    oct_arena_destroy(t->scratch);
+    oct_dataset_close(t->train);
+    oct_dataset_close(t->validation);
+    oct_tokenizer_free(t->tokenizer);
+    oct_free(t->window);
+    oct_free(t->tokens);
+    oct_free(t->targets);
+    oct_free(t);
+}
+
+oct_model *oct_trainer_model(oct_trainer *t) {
+    return t->model;
+}
+
+int64_t oct_trainer_steps_done(const oct_trainer *t) {
+    return t->steps_done;
+}
+
+/* ---- a step ---- */
+
+/* This rank's sequences of the step to come. *n_valid: labels that count, of this rank. */
+static oct_status read_step(oct_trainer *t, int64_t *n_valid, oct_error *err) {
+    *n_valid = 0;
+    for (int64_t i = 0; i < t->n_micro * t->B; i++) {
+        int64_t position = oct_dataset_rank_position(t->n_consumed, i, t->rank, t->n_ranks);
+        int64_t index = oct_dataset_shuffled_index(t->train, t->seed, position);
+        oct_status status = oct_dataset_sequence(t->train, index, t->window, err);
+        if (status != OCT_OK)
+            return status;
+        memcpy(t->tokens + i * t->S, t->window, (size_t)t->S * sizeof *t->tokens);
+        memcpy(t->targets + i * t->S, t->window + 1, (size_t)t->S * sizeof *t->targets);
+        for (int64_t s = 1; s <= t->S; s++)
+            *n_valid += t->window[s] >= 0;
+    }
+    return OCT_OK;
+}
+
+/* Gradients of all micro-batches of the mean loss over n_valid tokens (of all ranks). */
+static oct_status accumulate(oct_trainer *t, int64_t n_valid, oct_loss_sum *total, oct_error *err) {
+    float grad_scale = (float)(1.0 / (double)n_valid);
+    *total = (oct_loss_sum){0};
+    oct_optimizer_clear_gradients(t->optimizer);
+    for (int64_t i = 0; i < t->n_micro; i++) {
+        int64_t at = i * t->B * t->S;
+        double loss = 0;
+        int64_t count = 0;
+        oct_status status = oct_model_train(t->model, t->step, t->B, t->S, t->tokens + at,
+                                            t->targets + at, grad_scale, &loss, &count);
+        if (status == OCT_NO_MEMORY)
+            return oct_fail_memory(err);
+        if (status != OCT_OK)
+            return oct_fail(err, status, "step %lld: the model refused the batch",
+                            (long long)t->steps_done + 1);
+        oct_loss_sum_add(total, loss, count);
+    }
+    return OCT_OK;
+}
+
+static oct_status check_finite(const oct_trainer *t, double loss, double grad_norm,
+                               oct_error *err) {
+    const char *what = !isfinite(loss) ? "loss" : "norm of the gradients";
+    double value = !isfinite(loss) ? loss : grad_norm;
+    if (isfinite(loss) && isfinite(grad_norm))
+        return OCT_OK;
+    if (t->last_saved >= 0)
+        return oct_fail(err, OCT_FAILED,
+                        "step %lld: the %s is not finite (%f); the run stops and the checkpoint of "
+                        "step %lld stays",
+                        (long long)t->steps_done + 1, what, value, (long long)t->last_saved);
+    return oct_fail(err, OCT_FAILED,
+                    "step %lld: the %s is not finite (%f); the run stops and nothing was saved",
+                    (long long)t->steps_done + 1, what, value);
+}
+
+oct_status oct_trainer_step(oct_trainer *t, oct_step_result *result, oct_error *err) {
+    double start = oct_clock_s();
+    oct_loss_sum total;
+    double grad_norm = 0;
+    int64_t n_valid; /* with several ranks: summed over them before use */
+    oct_status status = read_step(t, &n_valid, err);
+    double read = oct_clock_s();
+    if (status == OCT_OK)
+        status = accumulate(t, n_valid, &total, err);
+    if (status != OCT_OK)
+        return status;
+    /* With several ranks: gradients are reduced here, the loss and the squared norm summed. */
+    if (oct_optimizer_gradient_norm(t->optimizer, &grad_norm, t->scratch) != OCT_OK)
+        return oct_fail_memory(err);
+    double loss = oct_loss_sum_mean(&total);
+    status = check_finite(t, loss, grad_norm, err);
+    if (status != OCT_OK)
+        return status;
+    double lr = t->job->optimizer.lr * oct_schedule_factor(&t->schedule, t->steps_done);
+    t->optimizer->adam.lr = lr;
+    if (oct_optimizer_step(t->optimizer, oct_clip_factor(grad_norm, t->job->training.max_norm)) !=
+        OCT_OK)
+        return oct_fail_memory(err);
+    oct_plan_end_step(oct_conversion_plan(t->conversion));
+    t->steps_done++;
+    t->last_validation = (oct_validation){0};
+    t->n_consumed += t->n_micro * t->B * t->n_ranks;
+    t->n_tokens_seen += n_valid;
+    *result = (oct_step_result){.step = t->steps_done,
+                                .loss = loss,
+                                .grad_norm = grad_norm,
+                                .lr = lr,
+                                .n_tokens = n_valid,
+                                .data_s = read - start,
+                                .duration_s = oct_clock_s() - start};
+    return OCT_OK;
+}
+
+/* ---- validation ---- */
+
+/* Sequences that validation reads: validation.steps batches of each rank, or all. */
+static int64_t validation_sequences(const oct_trainer *t) {
+    int64_t n = oct_dataset_n_sequences(t->validation);
+    int64_t wanted;
+    if (t->job->validation.steps < 0 ||
+        !oct_mul_i64(t->job->validation.steps, t->job->validation.local_batch_size, &wanted) ||
+        !oct_mul_i64(wanted, t->n_ranks, &wanted))
+        return n;
+    return oct_min_i64(n, wanted);
+}
+
+oct_status oct_trainer_validate(oct_trainer *t, oct_validation *result, oct_error *err) {
+    double start = oct_clock_s();
+    oct_loss_sum total;
+    if (!t->validation)
+        return oct_fail(err, OCT_INVALID, "%s: validation.enable: expected true; got false",
+                        oct_job_where(t->job, "validation.enable"));
+    const oct_evaluation evaluation = {.model = t->model,
+                                       .step = t->step,
+                                       .dataset = t->validation,
+                                       .batch_size = t->job->validation.local_batch_size,
+                                       .n_sequences = validation_sequences(t),
+                                       .rank = t->rank,
+                                       .n_ranks = t->n_ranks,
+                                       .progress = t->options.progress,
+                                       .progress_user = t->options.progress_user};
+    oct_status status = oct_evaluate(&evaluation, &total, err);
+    if (status != OCT_OK)
+        return status;
+    /* With several ranks: sum of losses and number of tokens are summed over them here. */
+    *result = (oct_validation){.loss = oct_loss_sum_mean(&total),
+                               .n_tokens = total.count,
+                               .duration_s = oct_clock_s() - start};
+    t->last_validation = *result;
+    return OCT_OK;
+}
+
+oct_status oct_trainer_last_validation(oct_trainer *t, oct_validation *result, oct_error *err) {
+    if (t->last_validation.n_tokens == 0)
+        return oct_trainer_validate(t, result, err);
+    *result = t->last_validation;
+    return OCT_OK;
+}
+
+oct_status oct_trainer_unigram_entropy(oct_trainer *t, double *nats, oct_error *err) {
+    int64_t n = validation_sequences(t) * t->job->validation.seq_len;
+    return oct_dataset_unigram_entropy(t->validation, 1, n, nats, err);
+}

@@ -1,0 +1,86 @@
+/* The trainer: from a job to a trained model.
+ *
+ * Order of a start: job, model (drawn from the seed, or read from a checkpoint or a Hugging Face
+ * folder), converters, data, the loop. A step is: read the micro-batches, count their valid tokens,
+ * forward and backward of each with the loss divided by that count, check, clip, update.
+ *
+ * Invariants: a non-finite loss or gradient ends the run before the optimizer moves and before
+ * anything is saved; the state after n steps is a pure function of job, data and seed, whether the
+ * run was interrupted or not and for any number of threads. A trainer belongs to one thread;
+ * several may live in one process, one after the other in use. */
+#ifndef OCT_TRAIN_TRAINER_H
+#define OCT_TRAIN_TRAINER_H
+
+#include <octet/status.h>
+
+#include "config/job.h"
+#include "io/tokenizer.h"
+#include "model/model.h"
+
+typedef struct oct_trainer oct_trainer;
+
+typedef enum oct_colour { OCT_COLOUR_OFF, OCT_COLOUR_ON } oct_colour;
+
+typedef enum oct_start {
+    OCT_START_RESUME, /* as the job's [checkpoint] says */
+    OCT_START_FRESH   /* never from a checkpoint of the run's own folder */
+} oct_start;
+
+typedef struct oct_trainer_options {
+    oct_start start;
+    oct_colour colour;            /* of the log's step lines */
+    const char *cache_folder;     /* of tokenized texts; NULL: <dump_folder>/cache */
+    const char *const *overrides; /* the command line's, kept in checkpoints beside the job file; */
+    int n_overrides;              /* borrowed for the trainer's life */
+    oct_progress progress;        /* of tokenizing and of the loop; NULL: none */
+    void *progress_user;
+} oct_trainer_options;
+
+typedef struct oct_step_result {
+    int64_t step;      /* counts from 1 */
+    double loss;       /* mean over the step's valid tokens, of all ranks, in nats */
+    double grad_norm;  /* before clipping */
+    double lr;         /* that the step used */
+    int64_t n_tokens;  /* valid ones, of all ranks */
+    double data_s;     /* time spent reading data, seconds */
+    double duration_s; /* of the whole step */
+} oct_step_result;
+
+typedef struct oct_validation {
+    double loss;      /* summed loss over summed tokens, in nats */
+    int64_t n_tokens; /* it was measured on */
+    double duration_s;
+} oct_validation;
+
+/* The job must outlive the trainer. OCT_INVALID: what the job asks for can't be; the message names
+ * the key and its place. */
+oct_status oct_trainer_create(const oct_job *job, const oct_trainer_options *options,
+                              oct_trainer **trainer, oct_error *err);
+void oct_trainer_destroy(oct_trainer *trainer); /* NULL is fine */
+
+/* One optimizer step; logs and saves nothing. OCT_FAILED: the loss or the gradient is not finite;
+ * parameters and optimizer are as they were before. */
+oct_status oct_trainer_step(oct_trainer *trainer, oct_step_result *result, oct_error *err);
+
+/* All steps that are left, with log lines, metrics.jsonl, events, validation and checkpoints as the
+ * job says. */
+oct_status oct_trainer_run(oct_trainer *trainer, oct_error *err);
+
+/* The mean loss on validation.steps batches of the held-out data (validation.enable must be on).
+ * Changes nothing. A non-finite loss is returned as it is. */
+oct_status oct_trainer_validate(oct_trainer *trainer, oct_validation *result, oct_error *err);
+
+/* What the last validation of oct_trainer_run found; if it made none, one is made now. */
+oct_status oct_trainer_last_validation(oct_trainer *trainer, oct_validation *result,
+                                       oct_error *err);
+
+/* Saves a checkpoint of the steps done so far into the job's folder, whatever its interval. */
+oct_status oct_trainer_save(oct_trainer *trainer, oct_error *err);
+
+oct_model *oct_trainer_model(oct_trainer *trainer);
+int64_t oct_trainer_steps_done(const oct_trainer *trainer);
+/* Entropy of the token frequencies of the validation data, in nats: the loss of the best model that
+ * ignores context. */
+oct_status oct_trainer_unigram_entropy(oct_trainer *trainer, double *nats, oct_error *err);
+
+#endif

@@ -1,0 +1,111 @@
+/* A job in another recipe: see variant.h. The recipe is put in by overrides, so that the job is
+ * read and checked in one way only. */
+#include "train/variant.h"
+
+#include <string.h>
+#include <strings.h>
+
+#include "base/alloc.h"
+#include "quant/recipe.h"
+
+enum { MAX_EXTRA = 4 };
+
+typedef struct extras {
+    oct_strbuf text[MAX_EXTRA];
+    int n;
+} extras;
+
+static bool is_high_precision(const char *recipe) {
+    return strcasecmp(recipe, "bf16") == 0 || strcasecmp(recipe, "fp32") == 0;
+}
+
+static bool has_item(const oct_job_list *list, const char *name) {
+    for (size_t i = 0; i < list->n; i++)
+        if (strcmp(list->items[i], name) == 0)
+            return true;
+    return false;
+}
+
+static bool is_quantizer(const char *converter) {
+    return strncmp(converter, "quantize.", strlen("quantize.")) == 0;
+}
+
+/* `model.converters` with or without those that quantize. */
+static void put_converters(const oct_job *job, bool quantize, oct_strbuf *b) {
+    const oct_job_list *list = &job->model.converters;
+    const char *comma = "";
+    oct_strbuf_puts(b, "--model.converters=");
+    for (size_t i = 0; i < list->n; i++) {
+        if (is_quantizer(list->items[i]))
+            continue;
+        oct_strbuf_printf(b, "%s%s", comma, list->items[i]);
+        comma = ",";
+    }
+    if (!quantize)
+        return;
+    oct_strbuf_printf(b, "%squantize.linear.mx", comma);
+    if (has_item(list, "npu_gmm") || has_item(list, "grouped_mm"))
+        oct_strbuf_puts(b, ",quantize.grouped_mm.mx");
+}
+
+static void titan_extras(const oct_job *job, const char *recipe, extras *e) {
+    bool quantize = !is_high_precision(recipe);
+    put_converters(job, quantize, &e->text[e->n++]);
+    if (quantize) {
+        oct_strbuf_printf(&e->text[e->n++], "--quantize.linear.mx.recipe_name=%s", recipe);
+        oct_strbuf_printf(&e->text[e->n++], "--quantize.grouped_mm.mx.recipe_name=%s", recipe);
+        return;
+    }
+    oct_strbuf_printf(&e->text[e->n++], "--training.mixed_precision_param=%s",
+                      strcasecmp(recipe, "fp32") == 0 ? "float32" : "bfloat16");
+}
+
+static void mindspeed_extras(const char *recipe, extras *e) {
+    oct_strbuf_printf(&e->text[e->n++], "--training.quantization_plan.recipe_name=%s",
+                      is_high_precision(recipe) ? "none" : recipe);
+}
+
+static oct_status load_with(const char *path, const char *const *overrides, int n, const extras *e,
+                            oct_job *job, oct_error *err) {
+    oct_status status = OCT_OK;
+    const char **all = oct_malloc_array((size_t)(n + e->n) + 1, sizeof *all);
+    if (!all)
+        return oct_fail_memory(err);
+    for (int i = 0; i < n; i++)
+        all[i] = overrides[i];
+    for (int i = 0; i < e->n && status == OCT_OK; i++) {
+        all[n + i] = e->text[i].text;
+        if (e->text[i].failed)
+            status = oct_fail_memory(err);
+    }
+    if (status == OCT_OK)
+        status = oct_job_load(path, all, n + e->n, job, err);
+    oct_free(all);
+    return status;
+}
+
+oct_status oct_variant_load(const char *path, const char *const *overrides, int n_overrides,
+                            const char *recipe, oct_job *job, oct_error *err) {
+    extras e = {0};
+    oct_recipe parsed;
+    oct_status status = OCT_OK;
+    *job = (oct_job){0};
+    if (recipe && !is_high_precision(recipe))
+        status = oct_recipe_parse(recipe, &parsed, err);
+    if (status == OCT_OK)
+        status = oct_job_load(path, overrides, n_overrides, job, err);
+    if (status != OCT_OK || !recipe)
+        return status;
+    if (job->form == OCT_JOB_MINDSPEED)
+        mindspeed_extras(recipe, &e);
+    else
+        titan_extras(job, recipe, &e);
+    oct_job_free(job);
+    status = load_with(path, overrides, n_overrides, &e, job, err);
+    if (status == OCT_OK && job->form == OCT_JOB_MINDSPEED && is_high_precision(recipe))
+        job->training.mixed_precision_param =
+            strcasecmp(recipe, "fp32") == 0 ? OCT_JOB_FLOAT32 : OCT_JOB_BFLOAT16;
+    for (int i = 0; i < e.n; i++)
+        oct_strbuf_free(&e.text[i]);
+    return status;
+}

@@ -1,0 +1,16 @@
+/* A job in another recipe: what `compare` trains and `--recipe` evaluates. */
+#ifndef OCT_TRAIN_VARIANT_H
+#define OCT_TRAIN_VARIANT_H
+
+#include "config/job.h"
+
+/* Loads the job as oct_job_load does, then with all that `recipe` decides in its place:
+ *   bf16  nothing in 8 bits, activations in bf16
+ *   fp32  nothing in 8 bits, activations in fp32
+ *   else  a recipe name for linears, and for experts where the job runs them as grouped products;
+ *         activations in the job's dtype
+ * NULL: the job as it is. OCT_INVALID: an unknown recipe, or what oct_job_load refuses. */
+oct_status oct_variant_load(const char *path, const char *const *overrides, int n_overrides,
+                            const char *recipe, oct_job *job, oct_error *err);
+
+#endif

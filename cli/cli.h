@@ -6,6 +6,8 @@
 
 #include <octet/status.h>
 
+oct_status cli_data(int argc, char **argv, oct_error *err);
 oct_status cli_info(int argc, char **argv, oct_error *err);
+oct_status cli_tokenizer(int argc, char **argv, oct_error *err);
 
 #endif

@@ -14,6 +14,8 @@ typedef struct cli_command {
 } cli_command;
 
 static const cli_command commands[] = {
+    {"tokenizer", "train a tokenizer; text to token ids and back", cli_tokenizer},
+    {"data", "texts to packed token files", cli_data},
     {"info", "what this machine has and which kernels are used", cli_info},
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };

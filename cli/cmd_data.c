@@ -1,0 +1,60 @@
+/* octet data: texts to packed token files. */
+#include <stdio.h>
+
+#include "cli.h"
+#include "io/dataset.h"
+#include "options.h"
+#include "subcommand.h"
+#include "terminal.h"
+
+static oct_status pack(const cli_args *args, const char *tokenizer_path, const char *output,
+                       oct_error *err) {
+    if (!tokenizer_path)
+        return oct_fail(err, OCT_INVALID,
+                        "--tokenizer is missing; expected a tokenizer.json or a "
+                        "folder that holds one");
+    if (!output)
+        return oct_fail(err, OCT_INVALID, "--output is missing; expected the file to write");
+    oct_tokenizer *tokenizer;
+    int64_t n_tokens = 0, n_documents = 0;
+    oct_status status = oct_tokenizer_load(tokenizer_path, &tokenizer, err);
+    if (status)
+        return status;
+    status = oct_data_pack(args->operands, (size_t)args->n_operands, tokenizer, output,
+                           cli_progress, NULL, &n_tokens, &n_documents, err);
+    cli_progress_end();
+    if (!status)
+        printf("%s: %lld tokens, %lld documents\n", output, (long long)n_tokens,
+               (long long)n_documents);
+    oct_tokenizer_free(tokenizer);
+    return status;
+}
+
+static oct_status run_pack(int argc, char **argv, oct_error *err) {
+    const char *tokenizer = NULL, *output = NULL;
+    const cli_option options[] = {
+        {"tokenizer", CLI_TEXT, &tokenizer, "PATH", "tokenizer.json or a folder that holds one"},
+        {"output", CLI_TEXT, &output, "FILE", "the packed file to write"},
+    };
+    const cli_spec spec = {
+        .usage = "octet data pack TEXT... --tokenizer PATH --output FILE",
+        .summary = "Tokenizes text files (each a document), JSONL files (each line's \"text\" a "
+                   "document)\nor folders of them into one packed token file.",
+        .options = options,
+        .n_options = 2,
+        .min_operands = 1,
+        .max_operands = -1};
+    cli_args args;
+    oct_status status = cli_parse(&spec, argc, argv, &args, err);
+    if (!status && args.help)
+        cli_print_help(&spec);
+    else if (!status)
+        status = pack(&args, tokenizer, output, err);
+    cli_args_free(&args);
+    return status;
+}
+
+oct_status cli_data(int argc, char **argv, oct_error *err) {
+    const cli_subcommand commands[] = {{"pack", "texts to one packed token file", run_pack}};
+    return cli_run_subcommand("data", commands, 1, argc, argv, err);
+}

@@ -53,7 +53,11 @@ typedef struct oct_adam_factors {
     float eps;
 } oct_adam_factors;
 
-typedef enum oct_rope_kind { OCT_ROPE_KIND_INTERLEAVED, OCT_ROPE_KIND_HALVES } oct_rope_kind;
+/* Which elements of a head turn together. */
+typedef enum oct_rope_pairs {
+    OCT_ROPE_INTERLEAVED, /* (0,1), (2,3), ...: torchtitan's llama3 and deepseek_v3 */
+    OCT_ROPE_HALVES       /* (i, i + dims/2): qwen3, and Hugging Face's files of all models */
+} oct_rope_pairs;
 
 typedef struct oct_elementwise_kernels {
     /* y = x in y's dtype; y = a + b; y = x * factor. */
@@ -79,7 +83,7 @@ typedef struct oct_elementwise_kernels {
      * The partner is i ^ 1 (interleaved) or i +- dims/2 (halves); cosine and sine hold dims
      * elements, the minus of the turn already in sine. sign is 1, or -1 to turn back. */
     void (*rope)(oct_target x, const float *cosine, const float *sine, float sign,
-                 oct_rope_kind kind, int64_t dims);
+                 oct_rope_pairs pairs, int64_t dims);
 
     /* Sums and the maximum of a row; the maximum of none is -inf and passes NaN over. */
     double (*sum_of_squares)(const float *x, int64_t n); /* squares in fp64, 16 lanes, fp64 tree */

@@ -7,10 +7,7 @@
 #include <octet/status.h>
 #include <octet/tensor.h>
 
-typedef enum oct_rope_pairs {
-    OCT_ROPE_INTERLEAVED, /* (0,1), (2,3), ...: torchtitan's llama3 and deepseek_v3 */
-    OCT_ROPE_HALVES       /* (i, i + dims/2): qwen3, and Hugging Face's files of all models */
-} oct_rope_pairs;
+#include "kernel/elementwise.h"
 
 typedef enum oct_rope_scaling {
     OCT_ROPE_UNSCALED,

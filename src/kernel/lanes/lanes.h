@@ -206,7 +206,7 @@ void IN_SET(oct_ew_swiglu)(oct_source gate, oct_source up, int64_t n, oct_target
 void IN_SET(oct_ew_swiglu_backward)(oct_source dy, oct_source gate, oct_source up, int64_t n,
                                     oct_target dgate, oct_target dup);
 void IN_SET(oct_ew_rope)(oct_target x, const float *cosine, const float *sine, float sign,
-                         oct_rope_kind kind, int64_t dims);
+                         oct_rope_pairs pairs, int64_t dims);
 void IN_SET(oct_ew_adam)(const oct_adam_factors *factors, int64_t n, const float *grad,
                          float *value, float *m, float *v);
 float IN_SET(oct_ew_rmsnorm)(oct_source x, const float *weight, float eps, int64_t D, oct_target y);

@@ -96,8 +96,8 @@ static void rope_halves(oct_target x, const float *cosine, const float *sine, fl
 }
 
 void IN_SET(oct_ew_rope)(oct_target x, const float *cosine, const float *sine, float sign,
-                         oct_rope_kind kind, int64_t dims) {
-    if (kind == OCT_ROPE_KIND_INTERLEAVED)
+                         oct_rope_pairs pairs, int64_t dims) {
+    if (pairs == OCT_ROPE_INTERLEAVED)
         rope_interleaved(x, cosine, sine, sign, dims);
     else
         rope_halves(x, cosine, sine, sign, dims);

@@ -1,12 +1,10 @@
 /* The quantizers in plain C: what every kernel set must give, bit for bit (quantize.h). A reader
  * checks this file against docs/numerics.md; it is not meant to be fast.
  *
- * Invariant: an element is x / 2^k by exact scaling (no double rounding: ldexpf of an fp32 by -k
- * can underflow, so the division runs in fp64, where it is exact) and is encoded once. */
+ * Invariant: an element is x / 2^k by exact scaling and is encoded once. */
 #include "kernel/quantize.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/checked.h"
 
@@ -30,14 +28,17 @@ static float block_amax(const oct_matrix_view *x, int64_t r, int64_t n_r, int64_
     return amax;
 }
 
-/* encode(x / 2^(scale - 127)), saturating. x / 2^k may leave the range of fp32 at either end; there
- * the code is the largest or zero already, so clamping to fp32 changes nothing. */
-static uint8_t encode_mx(float x, uint8_t scale, oct_dtype format) {
-    if (scale == 255)
+/* 1 / 2^(scale - 127), which as an fp32 could overflow; NaN for a poisoned block. */
+static double inverse_of(uint8_t scale) {
+    return scale == 255 ? (double)NAN : ldexp(1, 127 - scale);
+}
+
+/* encode(x / 2^k), saturating. The product is exact in fp64. Beyond fp32's range at either end the
+ * code is the largest or zero already, so the conversion to fp32 changes nothing. */
+static uint8_t encode_mx(float x, double inverse, oct_dtype format) {
+    if (isnan(inverse))
         return oct_fp8_encode(format, NAN);
-    double quotient = ldexp((double)x, 127 - scale);
-    float rounded = (float)quotient;
-    return oct_fp8_encode(format, rounded);
+    return oct_fp8_encode(format, (float)((double)x * inverse));
 }
 
 static void mx_rows(const oct_matrix_view *x, oct_dtype format, oct_scale_mode mode,
@@ -46,9 +47,10 @@ static void mx_rows(const oct_matrix_view *x, oct_dtype format, oct_scale_mode m
         for (int64_t c = 0; c < x->cols; c += OCT_MX_BLOCK) {
             int64_t n = oct_min_i64(OCT_MX_BLOCK, x->cols - c);
             uint8_t scale = oct_mx_scale(block_amax(x, r, 1, c, n), format, mode);
+            double inverse = inverse_of(scale);
             out->scales[r * out->ld_scales + c / OCT_MX_BLOCK] = scale;
             for (int64_t j = c; j < c + n; j++)
-                out->codes[r * out->ld_codes + j] = encode_mx(load(x, r, j), scale, format);
+                out->codes[r * out->ld_codes + j] = encode_mx(load(x, r, j), inverse, format);
         }
 }
 
@@ -58,9 +60,10 @@ static void mx_cols(const oct_matrix_view *x, oct_dtype format, oct_scale_mode m
         for (int64_t r = 0; r < x->rows; r += OCT_MX_BLOCK) {
             int64_t n = oct_min_i64(OCT_MX_BLOCK, x->rows - r);
             uint8_t scale = oct_mx_scale(block_amax(x, r, n, c, 1), format, mode);
+            double inverse = inverse_of(scale);
             out->scales[c * out->ld_scales + r / OCT_MX_BLOCK] = scale;
             for (int64_t i = r; i < r + n; i++)
-                out->codes[c * out->ld_codes + i] = encode_mx(load(x, i, c), scale, format);
+                out->codes[c * out->ld_codes + i] = encode_mx(load(x, i, c), inverse, format);
         }
 }
 
@@ -77,10 +80,11 @@ static void mx_tiles(const oct_matrix_view *x, oct_dtype format, oct_scale_mode 
             int64_t n_r = oct_min_i64(OCT_MX_BLOCK, x->rows - r);
             int64_t n_c = oct_min_i64(OCT_MX_BLOCK, x->cols - c);
             uint8_t scale = oct_mx_scale(block_amax(x, r, n_r, c, n_c), format, mode);
+            double inverse = inverse_of(scale);
             out->scales[r / OCT_MX_BLOCK * out->ld_scales + c / OCT_MX_BLOCK] = scale;
             for (int64_t i = r; i < r + n_r; i++)
                 for (int64_t j = c; j < c + n_c; j++)
-                    out->codes[i * out->ld_codes + j] = encode_mx(load(x, i, j), scale, format);
+                    out->codes[i * out->ld_codes + j] = encode_mx(load(x, i, j), inverse, format);
         }
 }
 

@@ -1,0 +1,110 @@
+/* CPU levels, their caps and the kernel tables that follow. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernel/cpu.h"
+#include "kernel/select.h"
+
+static void given_this_cpu_extensions_come_only_with_their_level(void **state) {
+    (void)state;
+    oct_cpu_features f = oct_cpu_detect();
+    if (f.level < OCT_CPU_AVX512)
+        assert_false(f.avx512_vnni || f.avx512_vbmi || f.amx_bf16);
+    assert_true(strlen(oct_cpu_model_name()) > 0);
+    assert_string_equal(oct_cpu_level_name(OCT_CPU_AVX2), "avx2");
+}
+
+static void given_no_cap_nothing_changes(void **state) {
+    (void)state;
+    oct_cpu_features all = {OCT_CPU_AVX512, true, true, true};
+    assert_int_equal(oct_cpu_cap(&all, NULL, NULL), OCT_OK);
+    assert_int_equal(oct_cpu_cap(&all, "", NULL), OCT_OK);
+    assert_int_equal(all.level, OCT_CPU_AVX512);
+    assert_true(all.avx512_vnni && all.avx512_vbmi && all.amx_bf16);
+}
+
+static void given_a_cap_the_level_and_its_extensions_go(void **state) {
+    (void)state;
+    oct_cpu_features f = {OCT_CPU_AVX512, true, true, true};
+    assert_int_equal(oct_cpu_cap(&f, "avx512", NULL), OCT_OK);
+    assert_true(f.avx512_vnni && f.avx512_vbmi);
+    assert_int_equal(oct_cpu_cap(&f, "avx2", NULL), OCT_OK);
+    assert_int_equal(f.level, OCT_CPU_AVX2);
+    assert_false(f.avx512_vnni || f.avx512_vbmi || f.amx_bf16);
+    assert_int_equal(oct_cpu_cap(&f, "ref", NULL), OCT_OK);
+    assert_int_equal(f.level, OCT_CPU_REF);
+}
+
+static void given_an_unknown_cap_the_choices_are_named(void **state) {
+    (void)state;
+    oct_cpu_features f = {OCT_CPU_AVX512, true, true, true};
+    oct_error err = {0};
+    assert_int_equal(oct_cpu_cap(&f, "avx515", &err), OCT_INVALID);
+    assert_non_null(strstr(err.message, "OCTET_CPU"));
+    assert_non_null(strstr(err.message, "ref, avx2 or avx512"));
+    assert_non_null(strstr(err.message, "did you mean avx512?"));
+    assert_int_equal(f.level, OCT_CPU_AVX512);
+}
+
+static void given_a_cap_above_this_cpu_it_is_refused(void **state) {
+    (void)state;
+    oct_cpu_features f = {.level = OCT_CPU_AVX2};
+    oct_error err = {0};
+    assert_int_equal(oct_cpu_cap(&f, "avx512", &err), OCT_INVALID);
+    assert_non_null(strstr(err.message, "at most avx2"));
+    assert_int_equal(f.level, OCT_CPU_AVX2);
+}
+
+static void given_any_features_the_table_is_whole(void **state) {
+    (void)state;
+    oct_cpu_features cpu = oct_cpu_detect();
+    for (int level = OCT_CPU_REF; level <= (int)cpu.level; level++)
+        for (int extensions = 0; extensions < 8; extensions++) {
+            bool top = level == OCT_CPU_AVX512;
+            oct_cpu_features f = {(oct_cpu_level)level, top && extensions & 1,
+                                  top && extensions & 2, top && extensions & 4};
+            oct_kernels kernels = oct_kernels_select(f);
+            assert_non_null(kernels.quantize);
+            assert_non_null(kernels.gemm);
+            assert_non_null(kernels.elementwise);
+            if (!(f.avx512_vnni && f.avx512_vbmi))
+                assert_null(kernels.gemm_aligned);
+            assert_int_equal(kernels.features.level, level);
+        }
+}
+
+static void given_an_environment_variable_it_decides_the_table(void **state) {
+    (void)state;
+    oct_kernels before = *oct_kernels_current();
+    oct_error err = {0};
+    setenv("OCTET_CPU", "ref", 1);
+    assert_int_equal(oct_kernels_init(&err), OCT_OK);
+    assert_int_equal(oct_kernels_current()->features.level, OCT_CPU_REF);
+    setenv("OCTET_CPU", "mmx", 1);
+    assert_int_equal(oct_kernels_init(&err), OCT_INVALID);
+    assert_non_null(strstr(err.message, "\"mmx\""));
+    assert_int_equal(oct_kernels_current()->features.level, OCT_CPU_REF);
+    unsetenv("OCTET_CPU");
+    assert_int_equal(oct_kernels_init(NULL), OCT_OK);
+    assert_int_equal(oct_kernels_current()->features.level, oct_cpu_detect().level);
+    oct_kernels_use(before);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(given_this_cpu_extensions_come_only_with_their_level),
+        cmocka_unit_test(given_no_cap_nothing_changes),
+        cmocka_unit_test(given_a_cap_the_level_and_its_extensions_go),
+        cmocka_unit_test(given_an_unknown_cap_the_choices_are_named),
+        cmocka_unit_test(given_a_cap_above_this_cpu_it_is_refused),
+        cmocka_unit_test(given_any_features_the_table_is_whole),
+        cmocka_unit_test(given_an_environment_variable_it_decides_the_table),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -23,6 +23,8 @@ oct_status oct_json_parse(const char *text, size_t n_bytes, const char *name, js
                           oct_error *err) {
     json_error_t why;
     json_t *value = json_loadb(text, n_bytes, JSON_REJECT_DUPLICATES, &why);
+    if (!value) /* jansson calls a refused allocation a wrong token: ask twice before judging */
+        value = json_loadb(text, n_bytes, JSON_REJECT_DUPLICATES, &why);
     if (!value && (!why.text[0] || json_error_code(&why) == json_error_out_of_memory))
         return oct_fail_memory(err);
     if (!value)

@@ -570,8 +570,6 @@ static oct_status save_swept(oct_error *err) {
 static oct_status find_swept(oct_error *err) {
     oct_checkpoint *c = NULL;
     oct_status status = oct_checkpoint_find("ckpt", OCT_CHECKPOINT_LATEST, &c, err);
-    if (!status)
-        assert_non_null(c); /* a refused allocation isn't a damaged checkpoint */
     oct_checkpoint_close(c);
     return status;
 }
@@ -581,6 +579,7 @@ static void given_any_allocation_refused_nothing_leaks_and_the_earlier_one_stays
     save_well(1, 0);
     sweep_allocations(save_swept);
     sweep_allocations(find_swept);
+    assert_null(strstr(warnings, "is skipped")); /* no memory says nothing about a checkpoint */
     save_well(3, 1);
     assert_nothing_temporary();
     assert_int_equal(latest(), 3);

@@ -1,0 +1,807 @@
+/* Gradients of every high-precision module and of whole models against finite differences, and what
+ * must not change them: recompute, threads, caching.
+ *
+ * The measure: for a direction v in the space of one tensor, the slope of the loss along v must be
+ * <gradient, v>. The slope comes from central differences at h and h/2, combined so that the error
+ * is O(h^4) (Richardson); the loss is summed in double. What remains is rounding of the fp32
+ * forward, about 2^-24 |loss terms| / h. Tolerances are relative to |gradient| |v| and were set at
+ * about ten times the largest error seen, far below what any wrong term would cause. */
+#include "../unit/story.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/rng.h"
+#include "base/thread.h"
+#include "convert/mx_linear.h"
+#include "model/model.h"
+#include "nn/embedding.h"
+#include "nn/feed_forward.h"
+
+/* ---- vectors ---- */
+
+static void fill(float *x, int64_t n, uint64_t stream, float std) {
+    for (int64_t i = 0; i < n; i++)
+        x[i] = std * oct_rng_normal(1234, stream, (uint64_t)i);
+}
+
+static double dot(const float *a, const float *b, int64_t n) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)a[i] * b[i];
+    return sum;
+}
+
+static double norm(const float *a, int64_t n) {
+    return sqrt(dot(a, a, n));
+}
+
+static double relative_error(const float *a, const float *b, int64_t n) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+    return sqrt(sum) / norm(b, n);
+}
+
+/* ---- slopes ---- */
+
+typedef double (*loss_function)(void *context);
+
+/* The slope of the loss along v at x, |v| any; x is restored. */
+static double slope(loss_function loss, void *context, float *x, const float *v, int64_t n,
+                    double h) {
+    float *start = oct_malloc_array((size_t)n, sizeof *start);
+    double difference[2];
+    memcpy(start, x, (size_t)n * sizeof *x);
+    for (int i = 0; i < 2; i++) {
+        double step = i ? h / 2 : h, side[2];
+        for (int j = 0; j < 2; j++) {
+            for (int64_t k = 0; k < n; k++)
+                x[k] = (float)(start[k] + (j ? step : -step) * v[k]);
+            side[j] = loss(context);
+        }
+        difference[i] = (side[1] - side[0]) / (2 * step);
+    }
+    memcpy(x, start, (size_t)n * sizeof *x);
+    oct_free(start);
+    return (4 * difference[1] - difference[0]) / 3;
+}
+
+/* Along the gradient itself and along two random directions. */
+static void expect_gradient(const char *name, loss_function loss, void *context, float *x,
+                            const float *gradient, int64_t n, double h, double tolerance) {
+    float *v = oct_malloc_array((size_t)n, sizeof *v);
+    double length = norm(gradient, n);
+    assert_true(length > 0);
+    for (uint64_t k = 0; k < 3; k++) {
+        if (k == 0)
+            memcpy(v, gradient, (size_t)n * sizeof *v);
+        else
+            fill(v, n, 90 + k, 1.0f);
+        double scale = 1 / norm(v, n);
+        for (int64_t i = 0; i < n; i++)
+            v[i] = (float)(v[i] * scale);
+        double expected = dot(gradient, v, n), got = slope(loss, context, x, v, n, h);
+        double error = fabs(got - expected) / length;
+        if (!(error < tolerance))
+            fail_msg(
+                "%s, direction %d: slope %.9g, gradient says %.9g, |gradient| %.4g: error %.2g",
+                name, (int)k, got, expected, length, error);
+    }
+    oct_free(v);
+}
+
+/* ---- one module ---- */
+
+typedef struct bench {
+    oct_module root; /* parent of the module under test */
+    oct_module *m;
+    oct_weights *weights;
+    oct_step *step;
+    int64_t T, in, out;
+    float *x, *y, *r, *dx; /* loss = <r, y> */
+} bench;
+
+static const oct_module_ops root_ops = {.type_name = "Root"};
+
+static void bench_open(bench *b, int64_t B, int64_t S) {
+    *b = (bench){.T = B * S};
+    assert_int_equal(oct_module_init(&b->root, &root_ops, NULL, ""), OCT_OK);
+    assert_int_equal(oct_weights_create(&b->weights), OCT_OK);
+    assert_int_equal(oct_step_create(b->weights, OCT_F32, &b->step), OCT_OK);
+    b->step->B = B;
+    b->step->S = S;
+}
+
+static void bench_set(bench *b, oct_module *m, int64_t in, int64_t out) {
+    b->m = m;
+    b->in = in;
+    b->out = out;
+    b->x = oct_malloc_array((size_t)(b->T * in), sizeof *b->x);
+    b->dx = oct_malloc_array((size_t)(b->T * in), sizeof *b->x);
+    b->y = oct_malloc_array((size_t)(b->T * out), sizeof *b->y);
+    b->r = oct_malloc_array((size_t)(b->T * out), sizeof *b->r);
+    fill(b->x, b->T * in, 1, 1.0f);
+    fill(b->r, b->T * out, 2, 1.0f);
+    oct_param **params;
+    int64_t n_params;
+    assert_int_equal(oct_module_params(&b->root, &params, &n_params), OCT_OK);
+    for (int64_t i = 0; i < n_params; i++) {
+        int64_t n = oct_param_elements(params[i]);
+        params[i]->grad = oct_calloc_array((size_t)n, sizeof(float));
+        bool is_norm = strstr(params[i]->name, "norm") != NULL;
+        fill(params[i]->value, n, 10 + (uint64_t)i, is_norm ? 0.3f : 0.2f);
+        for (int64_t k = 0; is_norm && k < n; k++)
+            params[i]->value[k] += 1;
+    }
+    oct_free(params);
+}
+
+static void bench_close(bench *b) {
+    oct_step_destroy(b->step);
+    oct_weights_destroy(b->weights);
+    for (int64_t i = 0; i < b->root.n_children; i++)
+        oct_module_destroy(b->root.children[i]);
+    oct_free(b->root.children);
+    oct_free(b->root.name);
+    oct_free(b->x);
+    oct_free(b->dx);
+    oct_free(b->y);
+    oct_free(b->r);
+}
+
+static void bench_forward(bench *b, oct_save save) {
+    oct_tensor x = oct_tensor_2d(OCT_F32, b->T, b->in, b->x);
+    oct_tensor y = oct_tensor_2d(OCT_F32, b->T, b->out, b->y);
+    x.id = oct_step_new_id(b->step);
+    b->step->save = save;
+    oct_step_mark mark = oct_step_enter(b->step);
+    assert_int_equal(oct_forward(b->m, b->step, &x, &y), OCT_OK);
+    oct_step_leave(b->step, mark);
+}
+
+static void bench_backward(bench *b, oct_accumulate accumulate) {
+    oct_tensor dy = oct_tensor_2d(OCT_F32, b->T, b->out, b->r);
+    oct_tensor dx = oct_tensor_2d(OCT_F32, b->T, b->in, b->dx);
+    dy.id = oct_step_new_id(b->step);
+    assert_int_equal(oct_backward(b->m, b->step, &dy, &dx, accumulate), OCT_OK);
+    oct_arena_release(b->step->saved, (oct_arena_mark){0, 0});
+}
+
+static double bench_loss(void *context) {
+    bench *b = context;
+    bench_forward(b, OCT_SAVE_NOTHING);
+    return dot(b->r, b->y, b->T * b->out);
+}
+
+/* Parameters and input; then once more, adding to dx. */
+static void bench_check(bench *b, double tolerance) {
+    bench_forward(b, OCT_SAVE_FOR_BACKWARD);
+    bench_backward(b, OCT_OVERWRITE);
+    expect_gradient("x", bench_loss, b, b->x, b->dx, b->T * b->in, 0.05, tolerance);
+    oct_param **params;
+    int64_t n_params, n_x = b->T * b->in;
+    assert_int_equal(oct_module_params(&b->root, &params, &n_params), OCT_OK);
+    for (int64_t i = 0; i < n_params; i++)
+        expect_gradient(params[i]->name, bench_loss, b, params[i]->value, params[i]->grad,
+                        oct_param_elements(params[i]), 0.05, tolerance);
+    float *once = oct_malloc_array((size_t)n_x, sizeof *once);
+    memcpy(once, b->dx, (size_t)n_x * sizeof *once);
+    bench_forward(b, OCT_SAVE_FOR_BACKWARD);
+    bench_backward(b, OCT_ADD_TO_OUTPUT);
+    for (int64_t i = 0; i < n_x; i++)
+        once[i] *= 2;
+    assert_true(relative_error(b->dx, once, n_x) < 1e-6);
+    oct_free(once);
+    oct_free(params);
+    assert_int_equal(oct_arena_used_bytes(b->step->scratch), 0);
+    assert_int_equal(oct_shared_count(b->step->shared), 0);
+}
+
+static void given_a_linear_with_bias_gradients_match_finite_differences(void **state) {
+    (void)state;
+    bench b;
+    bench_open(&b, 2, 19);
+    oct_init any = {.kind = OCT_INIT_ZEROS};
+    oct_linear *linear;
+    assert_int_equal(oct_linear_create(&b.root, "linear", 24, 33, any, &any, &linear), OCT_OK);
+    bench_set(&b, &linear->base, 24, 33);
+    bench_check(&b, 5e-5);
+    bench_close(&b);
+}
+
+static void given_a_norm_over_rows_and_over_heads_gradients_match(void **state) {
+    (void)state;
+    for (int64_t heads = 1; heads <= 3; heads += 2) {
+        bench b;
+        bench_open(&b, 3, 11);
+        oct_norm *n;
+        assert_int_equal(oct_norm_create(&b.root, "norm", 20, 1e-5f, &n), OCT_OK);
+        bench_set(&b, &n->base, 20 * heads, 20 * heads);
+        bench_check(&b, 5e-5);
+        bench_close(&b);
+    }
+}
+
+static void given_a_feed_forward_gradients_match_kept_or_recomputed(void **state) {
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        bench b;
+        bench_open(&b, 2, 13);
+        oct_init any = {.kind = OCT_INIT_ZEROS};
+        oct_feed_forward *ff;
+        assert_int_equal(oct_feed_forward_create(&b.root, "ff", 16, 40, any, any, &ff), OCT_OK);
+        ff->product = k ? OCT_PRODUCT_RECOMPUTED : OCT_PRODUCT_KEPT;
+        bench_set(&b, &ff->base, 16, 40 - 24);
+        bench_check(&b, 1e-4);
+        bench_close(&b);
+    }
+}
+
+static oct_attention_config attention_config(oct_rotary *rotary, oct_rope_pairs pairs,
+                                             bool qk_norm) {
+    *rotary = (oct_rotary){.config = {.dims = 8, .theta = 100.0, .pairs = pairs}};
+    return (oct_attention_config){.dim = 24,
+                                  .n_heads = 4,
+                                  .n_kv_heads = 2,
+                                  .head_dim = 8,
+                                  .qk_norm = qk_norm,
+                                  .norm_eps = 1e-5f,
+                                  .rotary = rotary};
+}
+
+static void given_attention_of_both_families_gradients_match(void **state) {
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        bench b;
+        bench_open(&b, 2, 9);
+        oct_rotary rotary;
+        oct_attention_config config =
+            attention_config(&rotary, k ? OCT_ROPE_HALVES : OCT_ROPE_INTERLEAVED, k);
+        oct_attention *a;
+        assert_int_equal(oct_attention_create(&b.root, "attention", &config, &a), OCT_OK);
+        bench_set(&b, &a->base, 24, 24);
+        bench_check(&b, 2e-4);
+        bench_close(&b);
+        oct_rotary_clear(&rotary);
+    }
+}
+
+static void given_a_block_gradients_match_in_every_recompute_mode(void **state) {
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        bench b;
+        bench_open(&b, 2, 9);
+        oct_rotary rotary;
+        oct_attention_config config = attention_config(&rotary, OCT_ROPE_INTERLEAVED, false);
+        oct_init any = {.kind = OCT_INIT_ZEROS};
+        oct_block *block;
+        oct_attention *a;
+        oct_feed_forward *ff;
+        assert_int_equal(oct_block_create(&b.root, "block", &block), OCT_OK);
+        oct_module *m = &block->base;
+        assert_int_equal(oct_norm_create(m, "attention_norm", 24, 1e-5f, &block->attention_norm),
+                         OCT_OK);
+        assert_int_equal(oct_attention_create(m, "attention", &config, &a), OCT_OK);
+        assert_int_equal(oct_norm_create(m, "ffn_norm", 24, 1e-5f, &block->ffn_norm), OCT_OK);
+        assert_int_equal(oct_feed_forward_create(m, "feed_forward", 24, 32, any, any, &ff), OCT_OK);
+        block->attention = &a->base;
+        block->feed_forward = &ff->base;
+        oct_block_set_recompute(block, (oct_recompute)k);
+        bench_set(&b, m, 24, 24);
+        bench_check(&b, 2e-4);
+        bench_close(&b);
+        oct_rotary_clear(&rotary);
+    }
+}
+
+static void given_an_embedding_repeated_tokens_add_their_gradients(void **state) {
+    (void)state;
+    bench b;
+    bench_open(&b, 1, 5);
+    oct_init any = {.kind = OCT_INIT_ZEROS};
+    oct_embedding *e;
+    assert_int_equal(oct_embedding_create(&b.root, "table", 7, 6, any, &e), OCT_OK);
+    bench_set(&b, &e->base, 1, 6);
+    const int32_t tokens[5] = {3, 0, 3, 6, 3};
+    oct_tensor x = oct_tensor_1d(OCT_I32, 5, (void *)(uintptr_t)tokens);
+    oct_tensor y = oct_tensor_2d(OCT_F32, 5, 6, b.y), dy = oct_tensor_2d(OCT_F32, 5, 6, b.r);
+    b.step->save = OCT_SAVE_FOR_BACKWARD;
+    assert_int_equal(oct_forward(b.m, b.step, &x, &y), OCT_OK);
+    assert_int_equal(oct_backward(b.m, b.step, &dy, NULL, OCT_OVERWRITE), OCT_OK);
+    for (int i = 0; i < 6; i++) {
+        assert_true(b.y[2 * 6 + i] == e->weight->value[3 * 6 + i]);
+        float sum = b.r[i] + b.r[12 + i] + b.r[24 + i];
+        assert_true(fabsf(e->weight->grad[3 * 6 + i] - sum) < 1e-6f);
+        assert_true(e->weight->grad[1 * 6 + i] == 0);
+    }
+    const int32_t outside[5] = {0, 1, 7, 2, 3}, negative[5] = {0, -1, 0, 2, 3};
+    x.data = (void *)(uintptr_t)outside;
+    assert_int_equal(oct_forward(b.m, b.step, &x, &y), OCT_INVALID);
+    x.data = (void *)(uintptr_t)negative;
+    assert_int_equal(oct_forward(b.m, b.step, &x, &y), OCT_INVALID);
+    bench_close(&b);
+}
+
+/* ---- whole models ---- */
+
+enum { B = 3, S = 21, V = 50 };
+
+typedef struct lab {
+    oct_model *model;
+    oct_weights *weights;
+    oct_step *step;
+    oct_recipe recipe;
+    int32_t tokens[B * S], targets[B * S];
+    double loss; /* mean */
+} lab;
+
+static oct_model_args small_args(oct_model_family family) {
+    oct_model_args args;
+    oct_error err = {0};
+    assert_int_equal(
+        oct_model_args_flavor(oct_model_family_name(family), "debugmodel", &args, &err), OCT_OK);
+    args.vocab_size = V;
+    args.dim = 32;
+    args.n_layers = 3;
+    args.n_heads = 4;
+    args.n_kv_heads = 2;
+    args.head_dim = family == OCT_MODEL_QWEN3 ? 12 : 0; /* 4 * 12 is not dim */
+    args.hidden_dim = 48;
+    args.rope_theta = 100.0;
+    return args;
+}
+
+static void lab_open(lab *l, const oct_model_args *args, oct_dtype activation) {
+    oct_error err = {0};
+    if (oct_model_create(args, OCT_PARAMS_ALLOCATED, &l->model, &err))
+        fail_msg("%s", err.message);
+    oct_model_init(l->model, 3);
+    /* Larger weights than a fresh model's, so that every path carries a part of the gradient. */
+    int64_t n_params;
+    oct_param *const *params = oct_model_params(l->model, &n_params);
+    for (int64_t i = 0; i < n_params; i++)
+        if (params[i]->n_dims == 2)
+            fill(params[i]->value, oct_param_elements(params[i]), 40 + (uint64_t)i, 0.15f);
+    oct_model_changed(l->model);
+    assert_int_equal(oct_model_enable_training(l->model), OCT_OK);
+    assert_int_equal(oct_weights_create(&l->weights), OCT_OK);
+    assert_int_equal(oct_step_create(l->weights, activation, &l->step), OCT_OK);
+    for (uint64_t i = 0; i < B * S; i++) {
+        l->tokens[i] = (int32_t)oct_rng_below(5, 1, i, (uint64_t)args->vocab_size);
+        l->targets[i] = i % 7 == 3 ? OCT_IGNORE_LABEL
+                                   : (int32_t)oct_rng_below(5, 2, i, (uint64_t)args->vocab_size);
+    }
+}
+
+static void lab_close(lab *l) {
+    oct_step_destroy(l->step);
+    oct_weights_destroy(l->weights);
+    oct_model_destroy(l->model);
+}
+
+static oct_status make_mx(oct_module *m, void *context) {
+    oct_linear *linear = oct_linear_from(m);
+    if (linear && strcmp(m->name, "output") != 0) {
+        linear->recipe = context;
+        m->ops = &oct_mx_linear_ops;
+    }
+    return OCT_OK;
+}
+
+static void lab_quantize(lab *l, const char *recipe) {
+    assert_int_equal(oct_recipe_parse(recipe, &l->recipe, NULL), OCT_OK);
+    l->recipe.gemm = OCT_GEMM_EXACT;
+    oct_module_visit(oct_model_root(l->model), make_mx, &l->recipe);
+}
+
+static int64_t n_valid_targets(void) {
+    int64_t n = 0;
+    for (int i = 0; i < B * S; i++)
+        n += i % 7 != 3;
+    return n;
+}
+
+static void lab_train(lab *l) {
+    double sum;
+    int64_t n;
+    oct_model_zero_gradients(l->model);
+    assert_int_equal(oct_model_train(l->model, l->step, B, S, l->tokens, l->targets,
+                                     1.0f / (float)n_valid_targets(), &sum, &n),
+                     OCT_OK);
+    assert_int_equal(n, n_valid_targets());
+    assert_int_equal(oct_arena_used_bytes(l->step->saved), 0);
+    assert_int_equal(oct_arena_used_bytes(l->step->scratch), 0);
+    l->loss = sum / (double)n;
+}
+
+static double lab_loss(void *context) {
+    lab *l = context;
+    double sum;
+    int64_t n;
+    oct_model_changed(l->model);
+    assert_int_equal(oct_model_evaluate(l->model, l->step, B, S, l->tokens, l->targets, &sum, &n),
+                     OCT_OK);
+    return sum / (double)n;
+}
+
+static int64_t n_gradients(const lab *l) {
+    return oct_model_n_parameters(l->model);
+}
+
+/* All gradients in a row; the caller frees it. */
+static float *gradients(const lab *l) {
+    float *all = oct_malloc_array((size_t)n_gradients(l), sizeof *all);
+    int64_t n_params, at = 0;
+    oct_param *const *params = oct_model_params(l->model, &n_params);
+    for (int64_t i = 0; i < n_params; i++) {
+        memcpy(all + at, params[i]->grad, (size_t)oct_param_elements(params[i]) * sizeof *all);
+        at += oct_param_elements(params[i]);
+    }
+    return all;
+}
+
+static void expect_same_bits(const lab *l, const float *expected) {
+    float *got = gradients(l);
+    assert_memory_equal(got, expected, (size_t)n_gradients(l) * sizeof *got);
+    oct_free(got);
+}
+
+static void given_whole_models_gradients_match_finite_differences(void **state) {
+    (void)state;
+    for (int family = 0; family < 2; family++) {
+        for (int tied = 0; tied < 2; tied++) {
+            oct_model_args args = small_args((oct_model_family)family);
+            args.enable_weight_tying = tied;
+            lab l;
+            lab_open(&l, &args, OCT_F32);
+            lab_train(&l);
+            assert_true(fabs(lab_loss(&l) - l.loss) < 1e-12);
+            int64_t n_params;
+            oct_param *const *params = oct_model_params(l.model, &n_params);
+            for (int64_t i = 0; i < n_params; i++) {
+                int64_t n = oct_param_elements(params[i]);
+                /* The loss is a mean of about 54 terms near 4: rounding of about 1e-7 / h. */
+                double h = 0.004 * norm(params[i]->value, n);
+                expect_gradient(params[i]->name, lab_loss, &l, params[i]->value, params[i]->grad, n,
+                                h, 1e-3);
+            }
+            lab_close(&l);
+        }
+    }
+}
+
+static void set_mode(oct_model *model, int mode) {
+    if (mode < 3)
+        oct_model_set_recompute(model, (oct_recompute)mode);
+    else
+        oct_model_set_recompute_every(model, 2);
+}
+
+static void given_any_recompute_mode_gradients_are_the_same_bits(void **state) {
+    (void)state;
+    static const char *const recipes[] = {NULL, "mxfp8", "hif8"};
+    for (int k = 0; k < 12; k++) {
+        oct_model_args args = small_args(k % 2 ? OCT_MODEL_QWEN3 : OCT_MODEL_LLAMA3);
+        lab l;
+        lab_open(&l, &args, k / 6 ? OCT_BF16 : OCT_F32);
+        if (recipes[k % 3])
+            lab_quantize(&l, recipes[k % 3]);
+        lab_train(&l);
+        float *expected = gradients(&l);
+        double loss = l.loss;
+        for (int mode = 1; mode < 4; mode++) {
+            set_mode(l.model, mode);
+            lab_train(&l);
+            assert_true(l.loss == loss);
+            expect_same_bits(&l, expected);
+        }
+        oct_free(expected);
+        lab_close(&l);
+    }
+}
+
+static void given_one_two_or_three_threads_gradients_are_the_same_bits(void **state) {
+    (void)state;
+    int before = oct_threads();
+    for (int k = 0; k < 4; k++) {
+        oct_model_args args = small_args(k % 2 ? OCT_MODEL_QWEN3 : OCT_MODEL_LLAMA3);
+        lab l;
+        oct_threads_set(1);
+        lab_open(&l, &args, k < 2 ? OCT_F32 : OCT_BF16);
+        if (k >= 2)
+            lab_quantize(&l, "mxfp8");
+        lab_train(&l);
+        float *expected = gradients(&l);
+        double loss = l.loss;
+        for (int n = 2; n <= 3; n++) {
+            oct_threads_set(n);
+            lab_train(&l);
+            assert_true(l.loss == loss);
+            expect_same_bits(&l, expected);
+        }
+        oct_free(expected);
+        lab_close(&l);
+    }
+    oct_threads_set(before);
+}
+
+static void given_two_micro_batches_gradients_add_and_the_cache_changes_nothing(void **state) {
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        oct_model_args args = small_args(OCT_MODEL_LLAMA3);
+        lab l;
+        lab_open(&l, &args, OCT_BF16);
+        if (k)
+            lab_quantize(&l, "mxfp8");
+        oct_model_set_recompute(l.model, OCT_RECOMPUTE_FULL);
+        float *sums[2];
+        for (int caching = 0; caching < 2; caching++) {
+            oct_weights_set_caching(l.weights, caching ? OCT_CACHE_ON : OCT_CACHE_OFF);
+            lab_train(&l);
+            double sum;
+            int64_t n;
+            /* The second batch: the first one's tokens read from another place. */
+            assert_int_equal(oct_model_train(l.model, l.step, B - 1, S, l.tokens + S, l.targets + S,
+                                             0.01f, &sum, &n),
+                             OCT_OK);
+            sums[caching] = gradients(&l);
+        }
+        assert_memory_equal(sums[0], sums[1], (size_t)n_gradients(&l) * sizeof(float));
+        oct_free(sums[0]);
+        oct_free(sums[1]);
+        lab_close(&l);
+    }
+}
+
+static void given_a_changed_master_the_cached_copies_follow_the_version(void **state) {
+    (void)state;
+    oct_model_args args = small_args(OCT_MODEL_LLAMA3);
+    lab l;
+    lab_open(&l, &args, OCT_BF16);
+    lab_quantize(&l, "mxfp8");
+    double before = lab_loss(&l);
+    size_t n_bytes = oct_weights_bytes(l.weights), live = oct_alloc_live_bytes();
+    oct_param *param = oct_model_find_param(l.model, "layers.1.attention.wv.weight");
+    fill(param->value, oct_param_elements(param), 77, 0.15f);
+    double after = lab_loss(&l); /* grows the versions */
+    assert_true(before != after);
+    /* The same buffers hold the new copies. */
+    assert_int_equal(oct_weights_bytes(l.weights), n_bytes);
+    assert_int_equal(oct_alloc_live_bytes(), live);
+    lab_close(&l);
+}
+
+static void given_bf16_activations_gradients_stay_close_to_fp32(void **state) {
+    (void)state;
+    for (int family = 0; family < 2; family++) {
+        oct_model_args args = small_args((oct_model_family)family);
+        lab exact, rounded;
+        lab_open(&exact, &args, OCT_F32);
+        lab_open(&rounded, &args, OCT_BF16);
+        lab_train(&exact);
+        lab_train(&rounded);
+        float *a = gradients(&exact), *b = gradients(&rounded);
+        double error = relative_error(b, a, n_gradients(&exact));
+        /* bf16 keeps 8 bits: 2^-9 a rounding, some dozens of roundings in a row. */
+        if (!(error < 0.03) || !(fabs(exact.loss - rounded.loss) < 0.01 * exact.loss))
+            fail_msg("gradients differ by %g, losses %g and %g", error, exact.loss, rounded.loss);
+        oct_free(a);
+        oct_free(b);
+        lab_close(&exact);
+        lab_close(&rounded);
+    }
+}
+
+static void given_a_frozen_parameter_it_gets_no_gradient_and_others_the_same(void **state) {
+    (void)state;
+    static const char *const frozen[] = {"tok_embeddings.weight", "layers.1.attention.wq.weight",
+                                         "layers.0.ffn_norm.weight"};
+    oct_model_args args = small_args(OCT_MODEL_LLAMA3);
+    lab l;
+    lab_open(&l, &args, OCT_F32);
+    lab_train(&l);
+    oct_param *watched = oct_model_find_param(l.model, "layers.0.feed_forward.w2.weight");
+    int64_t n = oct_param_elements(watched);
+    float *expected = oct_malloc_array((size_t)n, sizeof *expected);
+    memcpy(expected, watched->grad, (size_t)n * sizeof *expected);
+    for (size_t i = 0; i < 3; i++) {
+        oct_param *param = oct_model_find_param(l.model, frozen[i]);
+        oct_free(param->grad);
+        param->grad = NULL;
+        param->frozen = true;
+    }
+    lab_train(&l);
+    assert_memory_equal(watched->grad, expected, (size_t)n * sizeof *expected);
+    assert_int_equal(oct_model_enable_training(l.model), OCT_OK);
+    assert_null(oct_model_find_param(l.model, frozen[1])->grad);
+    oct_free(expected);
+    lab_close(&l);
+}
+
+/* ---- forward and backward apart, generation ---- */
+
+static void given_logits_forward_and_backward_apart_equal_training(void **state) {
+    (void)state;
+    oct_model_args args = small_args(OCT_MODEL_QWEN3);
+    lab l;
+    lab_open(&l, &args, OCT_F32);
+    lab_train(&l);
+    float *expected = gradients(&l), *data = oct_malloc_array(B * S * V, sizeof *data);
+    oct_tensor logits = oct_tensor_2d(OCT_F32, B * S, V, data);
+    oct_model_zero_gradients(l.model);
+    assert_int_equal(
+        oct_model_forward(l.model, l.step, B, S, l.tokens, OCT_SAVE_FOR_BACKWARD, &logits), OCT_OK);
+    oct_loss_sum sum;
+    assert_int_equal(oct_cross_entropy_gradient(&logits, l.targets, 1.0f / (float)n_valid_targets(),
+                                                &sum, l.step->scratch),
+                     OCT_OK);
+    assert_int_equal(oct_model_backward(l.model, l.step, &logits), OCT_OK);
+    assert_true(sum.loss / (double)sum.count == l.loss);
+    expect_same_bits(&l, expected);
+    assert_int_equal(oct_arena_used_bytes(l.step->saved), 0);
+    oct_free(expected);
+    oct_free(data);
+    lab_close(&l);
+}
+
+static void given_a_cache_generation_equals_the_full_forward(void **state) {
+    (void)state;
+    static const int64_t pieces[] = {6, 1, 1, 9, 1, 3}; /* S = 21 in all */
+    for (int k = 0; k < 4; k++) {
+        oct_model_args args = small_args(k % 2 ? OCT_MODEL_QWEN3 : OCT_MODEL_LLAMA3);
+        oct_dtype dtype = k < 2 ? OCT_F32 : OCT_BF16;
+        lab l;
+        lab_open(&l, &args, dtype);
+        float *data = oct_malloc_array(B * S * V, sizeof *data), last[B * V];
+        oct_tensor logits = oct_tensor_2d(OCT_F32, B * S, V, data);
+        assert_int_equal(
+            oct_model_forward(l.model, l.step, B, S, l.tokens, OCT_SAVE_NOTHING, &logits), OCT_OK);
+        oct_kv_cache *cache;
+        assert_int_equal(oct_model_create_cache(l.model, dtype, B, S + 2, &cache), OCT_OK);
+        int32_t piece[B * S];
+        for (size_t i = 0, at = 0; i < sizeof pieces / sizeof *pieces; i++) {
+            for (int64_t b = 0; b < B; b++)
+                for (int64_t s = 0; s < pieces[i]; s++)
+                    piece[b * pieces[i] + s] = l.tokens[b * S + (int64_t)at + s];
+            assert_int_equal(oct_model_generate(l.model, l.step, cache, pieces[i], piece, last),
+                             OCT_OK);
+            at += (size_t)pieces[i];
+            assert_int_equal(cache->length, at);
+            for (size_t b = 0; b < B; b++) {
+                double error = relative_error(last + b * V, data + (b * S + at - 1) * V, V);
+                if (!(error < (dtype == OCT_F32 ? 1e-5 : 0.02)))
+                    fail_msg("sequence %zu, token %zu: logits differ by %g", b, at - 1, error);
+            }
+        }
+        assert_int_equal(oct_model_generate(l.model, l.step, cache, 3, piece, last), OCT_INVALID);
+        oct_kv_cache_destroy(cache);
+        oct_free(data);
+        lab_close(&l);
+    }
+}
+
+/* ---- memory ---- */
+
+/* Bytes on the saved stack after a saving forward. */
+static size_t saved_bytes(int64_t n_layers, int64_t n_seq, oct_dtype activation, const char *recipe,
+                          oct_recompute mode, oct_model_args args) {
+    args.n_layers = n_layers;
+    lab l;
+    lab_open(&l, &args, activation);
+    if (recipe)
+        lab_quantize(&l, recipe);
+    oct_model_set_recompute(l.model, mode);
+    int64_t T = n_seq * 64;
+    int32_t *tokens = oct_calloc_array((size_t)T, sizeof *tokens);
+    float *data = oct_malloc_array((size_t)(T * args.vocab_size), sizeof *data);
+    oct_tensor logits = oct_tensor_2d(OCT_F32, T, args.vocab_size, data);
+    assert_int_equal(
+        oct_model_forward(l.model, l.step, n_seq, 64, tokens, OCT_SAVE_FOR_BACKWARD, &logits),
+        OCT_OK);
+    size_t n_bytes = oct_arena_used_bytes(l.step->saved);
+    assert_int_equal(oct_arena_used_bytes(l.step->scratch), 0);
+    assert_int_equal(oct_model_backward(l.model, l.step, &logits), OCT_OK);
+    oct_free(tokens);
+    oct_free(data);
+    lab_close(&l);
+    return n_bytes;
+}
+
+/* Bytes a token and layer: second differences, so that notes of fixed size drop out. */
+static double bytes_per_token(oct_dtype activation, const char *recipe, oct_recompute mode,
+                              oct_model_args args) {
+    int64_t more = 3, fewer = 1;
+    double two = (double)saved_bytes(2, more, activation, recipe, mode, args) -
+                 (double)saved_bytes(2, fewer, activation, recipe, mode, args);
+    double one = (double)saved_bytes(1, more, activation, recipe, mode, args) -
+                 (double)saved_bytes(1, fewer, activation, recipe, mode, args);
+    return (two - one) / (double)((more - fewer) * 64);
+}
+
+/* In bytes a token: x, x2, O: d each; q, k, v: 3 d; h, h2: d each; w1's and w3's outputs: F each;
+ * their product: F; 4 bytes of softmax sum a head, 4 for each norm's row. A converted linear keeps
+ * codes and scales (33/32 bytes an element) in place of its input; siblings share theirs. */
+static void given_a_layer_what_is_kept_for_backward_is_the_itemised_table(void **state) {
+    (void)state;
+    oct_model_args args = small_args(OCT_MODEL_LLAMA3);
+    args.dim = 128;
+    args.n_heads = args.n_kv_heads = 2;
+    args.hidden_dim = 352;
+    const double d = 128, F = 352, sums = 4 * 2 + 2 * 4;
+    double fp32 = bytes_per_token(OCT_F32, NULL, OCT_RECOMPUTE_NONE, args);
+    assert_true(fp32 == 4 * (8 * d + 3 * F) + sums);
+    assert_true(fp32 < 64 * d * 1.03 + sums); /* F is 2.75 d here, not 2.67 d */
+    double op = bytes_per_token(OCT_F32, NULL, OCT_RECOMPUTE_OP, args);
+    assert_true(op == 4 * (6 * d + 2 * F) + sums);
+    double full = bytes_per_token(OCT_F32, NULL, OCT_RECOMPUTE_FULL, args);
+    assert_true(full == 4 * d);
+    double bf16 = bytes_per_token(OCT_BF16, NULL, OCT_RECOMPUTE_NONE, args);
+    assert_true(bf16 == 2 * (8 * d + 3 * F) + sums);
+    /* Without h, h2 and the product; with codes of h, O, h2 and the product. */
+    double mxfp8 = bytes_per_token(OCT_BF16, "mxfp8", OCT_RECOMPUTE_NONE, args);
+    assert_true(mxfp8 == 2 * (6 * d + 2 * F) + (3 * d + F) * 33 / 32 + sums);
+    assert_true(mxfp8 < 29 * d + sums);
+    double hif8 = bytes_per_token(OCT_BF16, "hif8", OCT_RECOMPUTE_NONE, args);
+    assert_true(hif8 == 2 * (6 * d + 2 * F) + (3 * d + F) + sums);
+}
+
+static void given_refused_memory_a_step_fails_and_the_next_one_works(void **state) {
+    (void)state;
+    oct_model_args args = small_args(OCT_MODEL_LLAMA3);
+    args.n_layers = 1;
+    lab l;
+    lab_open(&l, &args, OCT_BF16);
+    lab_quantize(&l, "mxfp8");
+    int64_t n_failures = 0;
+    for (int64_t n = 1;; n++, n_failures++) {
+        double sum;
+        int64_t n_valid;
+        oct_alloc_fail_at(n);
+        oct_status status =
+            oct_model_train(l.model, l.step, B, S, l.tokens, l.targets, 1.0f, &sum, &n_valid);
+        oct_alloc_fail_at(0);
+        if (status == OCT_OK)
+            break;
+        assert_int_equal(status, OCT_NO_MEMORY);
+        assert_int_equal(oct_arena_used_bytes(l.step->saved), 0);
+        assert_int_equal(oct_arena_used_bytes(l.step->scratch), 0);
+        assert_int_equal(oct_shared_count(l.step->shared), 0);
+    }
+    assert_true(n_failures > 5);
+    lab_train(&l);
+    float *expected = gradients(&l);
+    lab fresh;
+    lab_open(&fresh, &args, OCT_BF16);
+    lab_quantize(&fresh, "mxfp8");
+    lab_train(&fresh);
+    expect_same_bits(&fresh, expected);
+    oct_free(expected);
+    lab_close(&l);
+    lab_close(&fresh);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(given_a_linear_with_bias_gradients_match_finite_differences),
+        cmocka_unit_test(given_a_norm_over_rows_and_over_heads_gradients_match),
+        cmocka_unit_test(given_a_feed_forward_gradients_match_kept_or_recomputed),
+        cmocka_unit_test(given_attention_of_both_families_gradients_match),
+        cmocka_unit_test(given_a_block_gradients_match_in_every_recompute_mode),
+        cmocka_unit_test(given_an_embedding_repeated_tokens_add_their_gradients),
+        cmocka_unit_test(given_whole_models_gradients_match_finite_differences),
+        cmocka_unit_test(given_any_recompute_mode_gradients_are_the_same_bits),
+        cmocka_unit_test(given_one_two_or_three_threads_gradients_are_the_same_bits),
+        cmocka_unit_test(given_two_micro_batches_gradients_add_and_the_cache_changes_nothing),
+        cmocka_unit_test(given_a_changed_master_the_cached_copies_follow_the_version),
+        cmocka_unit_test(given_bf16_activations_gradients_stay_close_to_fp32),
+        cmocka_unit_test(given_a_frozen_parameter_it_gets_no_gradient_and_others_the_same),
+        cmocka_unit_test(given_logits_forward_and_backward_apart_equal_training),
+        cmocka_unit_test(given_a_cache_generation_equals_the_full_forward),
+        cmocka_unit_test(given_a_layer_what_is_kept_for_backward_is_the_itemised_table),
+        cmocka_unit_test(given_refused_memory_a_step_fails_and_the_next_one_works),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

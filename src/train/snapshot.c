@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "kernel/gemm.h"
 #include "kernel/select.h"
+#include "op/elementwise.h"
 #include "train/setup.h"
 #include "train/state.h"
 
@@ -103,17 +104,35 @@ static oct_safetensors_item *optimizer_items(const oct_trainer *t, oct_arena *ar
     return items;
 }
 
-static oct_safetensors_item *model_items(oct_param *const *params, int64_t n, oct_arena *arena) {
-    oct_safetensors_item *items = oct_arena_alloc_array(arena, (size_t)n, sizeof *items);
-    for (int64_t i = 0; i < n && items; i++)
+/* Rounds the item's data to bf16, in `arena`. */
+static oct_status round_item(oct_safetensors_item *item, oct_arena *arena) {
+    oct_tensor from = {.dtype = OCT_F32, .n_dims = item->n_dims, .data = (void *)item->data};
+    for (int d = 0; d < item->n_dims; d++)
+        from.shape[d] = item->shape[d];
+    oct_tensor to = from;
+    to.dtype = OCT_BF16;
+    to.data = oct_arena_alloc(arena, oct_tensor_bytes(&to));
+    if (!to.data)
+        return OCT_NO_MEMORY;
+    *item = oct_safetensors_item_of(item->name, &to);
+    return oct_cast(&from, &to);
+}
+
+/* The parameters; a model for export in the dtype that the job says. */
+static oct_safetensors_item *model_items(const oct_trainer *t, oct_arena *arena, int64_t *n) {
+    oct_param *const *params = oct_model_params(t->model, n);
+    bool half = is_model_only(t) && t->job->checkpoint.export_dtype == OCT_JOB_BFLOAT16;
+    oct_safetensors_item *items = oct_arena_alloc_array(arena, (size_t)*n, sizeof *items);
+    for (int64_t i = 0; i < *n && items; i++) {
         items[i] = item_of(params[i], params[i]->name, params[i]->value);
+        if (half && round_item(&items[i], arena) != OCT_OK)
+            return NULL;
+    }
     return items;
 }
 
 static oct_status write_checkpoint(oct_trainer *t, const char *folder, const char *state,
                                    const char *config, oct_error *err) {
-    int64_t n_params;
-    oct_param *const *params = oct_model_params(t->model, &n_params);
     bool yaml = t->job->form == OCT_JOB_MINDSPEED;
     oct_checkpoint_contents contents = {
         .step = t->steps_done,
@@ -123,9 +142,9 @@ static oct_status write_checkpoint(oct_trainer *t, const char *folder, const cha
         .kernel_set = oct_cpu_level_name(oct_kernels_current()->features.level),
         .gemm = gemm_name(t->job)};
     oct_arena_mark mark = oct_arena_get_mark(t->scratch);
-    oct_safetensors_item *items = model_items(params, n_params, t->scratch);
+    oct_safetensors_item *items =
+        model_items(t, t->scratch, &contents.n_tensors[OCT_CHECKPOINT_MODEL]);
     contents.tensors[OCT_CHECKPOINT_MODEL] = items;
-    contents.n_tensors[OCT_CHECKPOINT_MODEL] = n_params;
     if (items && !is_model_only(t)) {
         items = optimizer_items(t, t->scratch, &contents.n_tensors[OCT_CHECKPOINT_OPTIMIZER]);
         contents.tensors[OCT_CHECKPOINT_OPTIMIZER] = items;
@@ -230,16 +249,26 @@ static void warn_of_other_kernels(const oct_trainer *t, const oct_checkpoint *fr
                         oct_checkpoint_kernel_set(from), oct_checkpoint_gemm(from), set, gemm);
 }
 
-oct_status oct_trainer_resume(oct_trainer *t, oct_error *err) {
+/* The newest checkpoint of the run itself; without one, checkpoint.initial_load_path if the job
+ * takes all of it and not the weights alone. NULL: neither. */
+static oct_status find_start(const oct_trainer *t, oct_checkpoint **from, oct_error *err) {
     const oct_job *job = t->job;
-    oct_checkpoint *from = NULL;
-    if (!job->checkpoint.enable || t->options.start == OCT_START_FRESH)
-        return OCT_OK;
     char *folder = oct_trainer_checkpoint_folder(t);
     if (!folder)
         return oct_fail_memory(err);
-    oct_status status = oct_checkpoint_find(folder, job->checkpoint.load_step, &from, err);
+    oct_status status = oct_checkpoint_find(folder, job->checkpoint.load_step, from, err);
     oct_free(folder);
+    if (status != OCT_OK || *from || !job->checkpoint.initial_load_path ||
+        job->checkpoint.initial_load_model_only || job->checkpoint.initial_load_in_hf)
+        return status;
+    return oct_checkpoint_open(job->checkpoint.initial_load_path, from, err);
+}
+
+oct_status oct_trainer_resume(oct_trainer *t, oct_error *err) {
+    oct_checkpoint *from = NULL;
+    if (!t->job->checkpoint.enable || t->options.start == OCT_START_FRESH)
+        return OCT_OK;
+    oct_status status = find_start(t, &from, err);
     if (status != OCT_OK || !from)
         return status;
     status = read_state(t, from, err);

@@ -40,6 +40,22 @@ static oct_status check_world(const oct_trainer *t, oct_error *err) {
     return OCT_OK;
 }
 
+/* What [checkpoint] may say but a run here can't do. */
+static oct_status check_saving(const oct_job *job, oct_error *err) {
+    if (!job->checkpoint.enable)
+        return OCT_OK;
+    if (job->checkpoint.last_save_in_hf)
+        return oct_fail(err, OCT_INVALID,
+                        "%s: checkpoint.last_save_in_hf: a run saves checkpoints of its own form; "
+                        "expected false; got true",
+                        oct_job_where(job, "checkpoint.last_save_in_hf"));
+    if (job->checkpoint.export_dtype == OCT_JOB_FLOAT16)
+        return oct_fail(err, OCT_INVALID,
+                        "%s: checkpoint.export_dtype: expected float32 or bfloat16; got float16",
+                        oct_job_where(job, "checkpoint.export_dtype"));
+    return OCT_OK;
+}
+
 static oct_status plan_batches(oct_trainer *t, oct_error *err) {
     const oct_job *job = t->job;
     int64_t global = job->training.global_batch_size;
@@ -71,6 +87,15 @@ static oct_status plan_batches(oct_trainer *t, oct_error *err) {
     return t->window && t->tokens && t->targets ? OCT_OK : oct_fail_memory(err);
 }
 
+static void log_size(const oct_trainer *t) {
+    oct_strbuf n = {0};
+    oct_append_grouped(&n, oct_model_n_parameters(t->model));
+    if (!n.failed)
+        oct_log_info("Model %s %s size: %s total parameters", t->job->model.name,
+                     t->job->model.flavor, n.text);
+    oct_strbuf_free(&n);
+}
+
 static oct_status create_model(oct_trainer *t, oct_error *err) {
     const oct_job *job = t->job;
     oct_model_args args;
@@ -79,8 +104,7 @@ static oct_status create_model(oct_trainer *t, oct_error *err) {
         status = oct_model_create(&args, OCT_PARAMS_ALLOCATED, &t->model, err);
     if (status != OCT_OK)
         return status;
-    oct_log_info("Model %s %s size: %" PRId64 " total parameters", job->model.name,
-                 job->model.flavor, oct_model_n_parameters(t->model));
+    log_size(t);
     status = oct_setup_recompute(job, t->model, err);
     if (status == OCT_OK)
         status = oct_setup_frozen(job, t->model, err);
@@ -149,6 +173,8 @@ oct_status oct_trainer_create(const oct_job *job, const oct_trainer_options *opt
     t->last_saved = -1;
     t->seed = job->debug.seed >= 0 ? (uint64_t)job->debug.seed : 0;
     status = check_world(t, err);
+    if (status == OCT_OK)
+        status = check_saving(job, err);
     if (status == OCT_OK)
         status = plan_batches(t, err);
     if (status == OCT_OK)

@@ -1,0 +1,150 @@
+/* Adam and AdamW against their formulas in fp64, gradient norm and clipping against theirs. */
+#include "../unit/story.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/rng.h"
+#include "base/thread.h"
+#include "train/optimizer.h"
+
+enum { N = 3001, STEPS = 7 };
+
+typedef struct fixture {
+    oct_param params[2];
+    oct_param *list[2];
+    float values[2][N];
+} fixture;
+
+static void fill(fixture *f) {
+    for (int p = 0; p < 2; p++) {
+        f->params[p] = (oct_param){.n_dims = 1, .shape = {N}, .value = f->values[p]};
+        f->list[p] = &f->params[p];
+        for (int i = 0; i < N; i++)
+            f->values[p][i] = oct_rng_normal(1, (uint64_t)p, (uint64_t)i);
+    }
+}
+
+static void release(fixture *f) {
+    oct_free(f->params[0].grad);
+    oct_free(f->params[1].grad);
+}
+
+static float gradient(int step, int p, int i) {
+    return 0.1f * oct_rng_normal(2, (uint64_t)(10 * step + p), (uint64_t)i);
+}
+
+static oct_adam adam_of(oct_weight_decay decay) {
+    return (oct_adam){
+        .lr = 0.01, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .decay = decay};
+}
+
+/* torch.optim's formulas, element by element, in fp64. */
+static void naive_adam(const oct_adam *a, int step, double g, double *x, double *m, double *v) {
+    if (a->decay == OCT_DECAY_DECOUPLED)
+        *x -= a->lr * a->weight_decay * *x;
+    else
+        g += a->weight_decay * *x;
+    *m = a->beta1 * *m + (1 - a->beta1) * g;
+    *v = a->beta2 * *v + (1 - a->beta2) * g * g;
+    double m_hat = *m / (1 - pow(a->beta1, step));
+    double v_hat = *v / (1 - pow(a->beta2, step));
+    *x -= a->lr * m_hat / (sqrt(v_hat) + a->eps);
+}
+
+static void follow(oct_weight_decay decay, float grad_scale) {
+    static fixture f;
+    static double x[2][N], m[2][N], v[2][N];
+    oct_adam adam = adam_of(decay);
+    oct_optimizer *o;
+    fill(&f);
+    assert_int_equal(oct_optimizer_create(f.list, 2, &adam, &o), OCT_OK);
+    memset(m, 0, sizeof m);
+    memset(v, 0, sizeof v);
+    for (int p = 0; p < 2; p++)
+        for (int i = 0; i < N; i++)
+            x[p][i] = f.values[p][i];
+    for (int step = 1; step <= STEPS; step++) {
+        for (int p = 0; p < 2; p++)
+            for (int i = 0; i < N; i++) {
+                f.params[p].grad[i] = gradient(step, p, i);
+                naive_adam(&adam, step, (double)grad_scale * gradient(step, p, i), &x[p][i],
+                           &m[p][i], &v[p][i]);
+            }
+        assert_int_equal(oct_optimizer_step(o, grad_scale), OCT_OK);
+    }
+    for (int p = 0; p < 2; p++)
+        for (int i = 0; i < N; i++)
+            assert_true(fabs(x[p][i] - f.values[p][i]) < 2e-6);
+    assert_true(f.params[0].version >= STEPS);
+    oct_optimizer_destroy(o);
+    release(&f);
+}
+
+static void given_adamw_it_follows_the_formula_in_fp64(void **state) {
+    (void)state;
+    follow(OCT_DECAY_DECOUPLED, 1);
+}
+
+static void given_adam_its_decay_goes_into_the_gradient(void **state) {
+    (void)state;
+    follow(OCT_DECAY_L2, 1);
+}
+
+static void given_a_clip_factor_gradients_are_read_multiplied_by_it(void **state) {
+    (void)state;
+    follow(OCT_DECAY_DECOUPLED, 0.25f);
+}
+
+static void given_two_parameters_the_norm_is_that_of_one_vector(void **state) {
+    (void)state;
+    static fixture f;
+    oct_adam adam = adam_of(OCT_DECAY_DECOUPLED);
+    oct_optimizer *o;
+    oct_arena *scratch = oct_arena_create();
+    double norm, norm_of_three_threads, sum = 0;
+    int threads = oct_threads();
+    fill(&f);
+    assert_int_equal(oct_optimizer_create(f.list, 2, &adam, &o), OCT_OK);
+    for (int p = 0; p < 2; p++)
+        for (int i = 0; i < N; i++) {
+            f.params[p].grad[i] = gradient(1, p, i);
+            sum += (double)f.params[p].grad[i] * f.params[p].grad[i];
+        }
+    oct_threads_set(1);
+    assert_int_equal(oct_optimizer_gradient_norm(o, &norm, scratch), OCT_OK);
+    oct_threads_set(3);
+    assert_int_equal(oct_optimizer_gradient_norm(o, &norm_of_three_threads, scratch), OCT_OK);
+    oct_threads_set(threads);
+    assert_true(fabs(norm - sqrt(sum)) < 1e-12 * norm);
+    assert_true(norm == norm_of_three_threads);
+    f.params[1].grad[N - 1] = NAN;
+    assert_int_equal(oct_optimizer_gradient_norm(o, &norm, scratch), OCT_OK);
+    assert_false(isfinite(norm));
+    oct_optimizer_clear_gradients(o);
+    assert_int_equal(oct_optimizer_gradient_norm(o, &norm, scratch), OCT_OK);
+    assert_true(norm == 0);
+    oct_optimizer_destroy(o);
+    oct_arena_destroy(scratch);
+    release(&f);
+}
+
+static void given_a_norm_above_the_limit_gradients_shrink_to_it(void **state) {
+    (void)state;
+    assert_true(oct_clip_factor(0.5, 1) == 1);
+    assert_true(oct_clip_factor(0, 1) == 1);
+    assert_true(fabs(oct_clip_factor(4, 1) - 0.25) < 1e-6);
+    assert_true(oct_clip_factor(1e30, INFINITY) == 1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(given_adamw_it_follows_the_formula_in_fp64),
+        cmocka_unit_test(given_adam_its_decay_goes_into_the_gradient),
+        cmocka_unit_test(given_a_clip_factor_gradients_are_read_multiplied_by_it),
+        cmocka_unit_test(given_two_parameters_the_norm_is_that_of_one_vector),
+        cmocka_unit_test(given_a_norm_above_the_limit_gradients_shrink_to_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

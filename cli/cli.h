@@ -6,8 +6,13 @@
 
 #include <octet/status.h>
 
+oct_status cli_compare(int argc, char **argv, oct_error *err);
 oct_status cli_data(int argc, char **argv, oct_error *err);
+oct_status cli_eval(int argc, char **argv, oct_error *err);
+oct_status cli_generate(int argc, char **argv, oct_error *err);
 oct_status cli_info(int argc, char **argv, oct_error *err);
+oct_status cli_plan(int argc, char **argv, oct_error *err);
 oct_status cli_tokenizer(int argc, char **argv, oct_error *err);
+oct_status cli_train(int argc, char **argv, oct_error *err);
 
 #endif

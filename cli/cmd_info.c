@@ -4,12 +4,28 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <utf8proc.h>
 #include <xxhash.h>
 
 #include "base/thread.h"
 #include "cli.h"
+#include "kernel/gemm.h"
+#include "kernel/select.h"
 #include "options.h"
+
+static void print_cpu(void) {
+    oct_cpu_features cpu = oct_cpu_detect();
+    const oct_kernels *kernels = oct_kernels_current();
+    const char *cap = getenv("OCTET_CPU");
+    printf("cpu: %s\n", oct_cpu_model_name());
+    printf("cpu features: %s%s%s%s\n", oct_cpu_level_name(cpu.level),
+           cpu.avx512_vnni ? " avx512-vnni" : "", cpu.avx512_vbmi ? " avx512-vbmi" : "",
+           cpu.amx_bf16 ? " amx-bf16" : "");
+    printf("kernels: %s\n", oct_cpu_level_name(kernels->features.level));
+    printf("OCTET_CPU: %s\n", cap && *cap ? cap : "not set");
+    printf("8-bit product: %s\n", oct_gemm_supports(OCT_GEMM_ALIGNED) ? "aligned" : "exact");
+}
 
 static void print_libraries(void) {
     char pcre2_version[64] = "";
@@ -29,6 +45,7 @@ oct_status cli_info(int argc, char **argv, oct_error *err) {
         cli_print_help(&spec);
     } else if (status == OCT_OK) {
         printf("octet: %s\n", OCT_VERSION);
+        print_cpu();
         printf("threads: %d\n", oct_threads());
         print_libraries();
     }

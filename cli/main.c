@@ -1,10 +1,12 @@
 /* octet: the program. Finds the command, runs it, turns its status into an exit status: 0 done, 1
  * the run failed, 2 the input is wrong. Errors are one line on standard error. */
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/nearest.h"
 #include "cli.h"
+#include "kernel/select.h"
 #include "terminal.h"
 
 typedef struct cli_command {
@@ -14,6 +16,11 @@ typedef struct cli_command {
 } cli_command;
 
 static const cli_command commands[] = {
+    {"train", "trains a model as a job file says", cli_train},
+    {"plan", "what a job would convert to 8 bits, and why", cli_plan},
+    {"compare", "trains once a recipe and shows what each costs", cli_compare},
+    {"eval", "loss and perplexity of a checkpoint on a text", cli_eval},
+    {"generate", "continues a prompt", cli_generate},
     {"tokenizer", "train a tokenizer; text to token ids and back", cli_tokenizer},
     {"data", "texts to packed token files", cli_data},
     {"info", "what this machine has and which kernels are used", cli_info},
@@ -41,6 +48,11 @@ static oct_status fail_unknown(const char *name, oct_error *err) {
                     name);
 }
 
+static oct_status run_command(const cli_command *command, int argc, char **argv, oct_error *err) {
+    oct_status status = oct_kernels_init(err);
+    return status == OCT_OK ? command->run(argc, argv, err) : status;
+}
+
 static oct_status run(int argc, char **argv, oct_error *err) {
     if (argc < 2)
         return oct_fail(err, OCT_INVALID, "a command is missing; octet --help lists them");
@@ -54,12 +66,13 @@ static oct_status run(int argc, char **argv, oct_error *err) {
     }
     for (int i = 0; i < N_COMMANDS; i++)
         if (strcmp(argv[1], commands[i].name) == 0)
-            return commands[i].run(argc - 2, argv + 2, err);
+            return run_command(&commands[i], argc - 2, argv + 2, err);
     return fail_unknown(argv[1], err);
 }
 
 int main(int argc, char **argv) {
     oct_error err = {0};
+    signal(SIGXFSZ, SIG_IGN); /* a file over the limit is a failed write, as a full disk is */
     cli_terminal_init();
     oct_status status = run(argc, argv, &err);
     cli_progress_end();

@@ -26,8 +26,8 @@ class Program(unittest.TestCase):
             file.write(text)
         return path
 
-    def run_octet(self, args, timeout=120, **kwargs):
-        return subprocess.run([OCTET] + [str(a) for a in args], cwd=self.folder, text=True,
+    def run_octet(self, args, timeout=120, octet=OCTET, **kwargs):
+        return subprocess.run([octet] + [str(a) for a in args], cwd=self.folder, text=True, errors="replace",
                               capture_output=True, timeout=timeout, **kwargs)
 
     def accepted(self, args, **kwargs):

@@ -1,0 +1,60 @@
+/* octet train: trains as a job file says. */
+#include <stdio.h>
+
+#include "cli.h"
+#include "config/job.h"
+#include "options.h"
+#include "terminal.h"
+#include "train/trainer.h"
+
+static oct_status print_help(const cli_spec *spec, oct_error *err) {
+    oct_strbuf keys = {0};
+    cli_print_help(spec);
+    oct_job_render_keys(OCT_JOB_TITAN, OCT_JOB_TEXT, &keys);
+    if (keys.failed)
+        return oct_fail_memory(err);
+    printf("\nkeys of a TOML job (docs/configuration.md has those of a YAML job):\n%s", keys.text);
+    oct_strbuf_free(&keys);
+    return OCT_OK;
+}
+
+static oct_status train(const oct_job *job, const cli_args *args, oct_error *err) {
+    oct_trainer *trainer = NULL;
+    const oct_trainer_options options = {
+        .colour = cli_log_on_terminal() && !job->metrics.disable_color_printing ? OCT_COLOUR_ON
+                                                                                : OCT_COLOUR_OFF,
+        .overrides = args->overrides,
+        .n_overrides = args->n_overrides,
+        .progress = cli_progress};
+    oct_job_log_notes(job);
+    oct_status status = oct_trainer_create(job, &options, &trainer, err);
+    if (status == OCT_OK)
+        status = oct_trainer_run(trainer, err);
+    oct_trainer_destroy(trainer);
+    return status;
+}
+
+oct_status cli_train(int argc, char **argv, oct_error *err) {
+    const cli_spec spec = {
+        .usage = "octet train CONFIG [--section.key=value ...]",
+        .summary = "Trains a model. CONFIG is a torchtitan job (.toml) or a MindSpeed MM job "
+                   "(.yaml);\n--job.config_file CONFIG works too. The command line wins over the "
+                   "file, the file over\ndefaults; lists are comma-separated.",
+        .max_operands = 1,
+        .overrides = CLI_JOB_OVERRIDES};
+    cli_args args;
+    oct_job job = {0};
+    oct_status status = cli_parse(&spec, argc, argv, &args, err);
+    if (status == OCT_OK && args.help) {
+        status = print_help(&spec, err);
+    } else if (status == OCT_OK) {
+        cli_log_to_stdout();
+        status = oct_job_load(args.n_operands ? args.operands[0] : NULL, args.overrides,
+                              args.n_overrides, &job, err);
+        if (status == OCT_OK)
+            status = train(&job, &args, err);
+    }
+    oct_job_free(&job);
+    cli_args_free(&args);
+    return status;
+}

@@ -1,0 +1,121 @@
+/* One run of `octet compare` in a process of its own: see twin.h. */
+#include "twin.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "config/job.h"
+#include "terminal.h"
+#include "train/trainer.h"
+#include "train/variant.h"
+
+/* What the child tells the parent, as bytes through a pipe. */
+typedef struct result {
+    oct_status status;
+    oct_error err;
+    double validation_loss, unigram_entropy;
+    int64_t validation_tokens, steps;
+} result;
+
+static oct_status train(const twin *t, result *r) {
+    oct_job job = {0};
+    oct_trainer *trainer = NULL;
+    oct_validation validation = {0};
+    oct_status status =
+        oct_variant_load(t->config, t->overrides, t->n_overrides, t->recipe, &job, &r->err);
+    const oct_trainer_options options = {.start = OCT_START_FRESH,
+                                         .cache_folder = t->cache_folder,
+                                         .overrides = t->overrides,
+                                         .n_overrides = t->n_overrides,
+                                         .progress = cli_progress};
+    if (status == OCT_OK)
+        status = oct_trainer_create(&job, &options, &trainer, &r->err);
+    if (status == OCT_OK)
+        status = oct_trainer_run(trainer, &r->err);
+    if (status == OCT_OK)
+        status = oct_trainer_last_validation(trainer, &validation, &r->err);
+    if (status == OCT_OK)
+        status = oct_trainer_unigram_entropy(trainer, &r->unigram_entropy, &r->err);
+    if (status == OCT_OK && !isfinite(validation.loss))
+        status = oct_fail(&r->err, OCT_FAILED, "the validation loss is not finite");
+    r->validation_loss = validation.loss;
+    r->validation_tokens = validation.n_tokens;
+    if (status == OCT_OK)
+        r->steps = oct_trainer_steps_done(trainer);
+    oct_trainer_destroy(trainer);
+    oct_job_free(&job);
+    return status;
+}
+
+static _Noreturn void be_child(const twin *t, int to_parent) {
+    result r = {0};
+    r.status = train(t, &r);
+    cli_progress_end();
+    fflush(stdout);
+    ssize_t n = write(to_parent, &r, sizeof r); /* fits a pipe's buffer: one write */
+    _exit(n == (ssize_t)sizeof r ? 0 : 1);
+}
+
+static size_t read_all(int from, void *bytes, size_t n_bytes) {
+    size_t done = 0;
+    while (done < n_bytes) {
+        ssize_t n = read(from, (char *)bytes + done, n_bytes - done);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            break;
+        done += (size_t)n;
+    }
+    return done;
+}
+
+static void be_parent(twin *t, pid_t child, int from_child) {
+    result r = {0};
+    struct rusage usage = {0};
+    int exit_status = 0;
+    size_t n = read_all(from_child, &r, sizeof r);
+    while (wait4(child, &exit_status, 0, &usage) < 0 && errno == EINTR)
+        continue;
+    t->peak_bytes = (double)usage.ru_maxrss * 1024;
+    if (WIFSIGNALED(exit_status)) {
+        t->status = oct_fail(&t->err, OCT_FAILED, "its process was ended by signal %d (%s)",
+                             WTERMSIG(exit_status), strsignal(WTERMSIG(exit_status)));
+        return;
+    }
+    if (n != sizeof r) {
+        t->status = oct_fail(&t->err, OCT_FAILED, "its process ended without a result");
+        return;
+    }
+    t->status = r.status;
+    t->err = r.err;
+    t->validation_loss = r.validation_loss;
+    t->validation_tokens = r.validation_tokens;
+    t->unigram_entropy = r.unigram_entropy;
+    t->steps = r.steps;
+}
+
+void twin_run(twin *t) {
+    int ends[2];
+    fflush(NULL);
+    if (pipe(ends) != 0) {
+        t->status = oct_fail(&t->err, OCT_FAILED, "no pipe: %s", strerror(errno));
+        return;
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        close(ends[0]);
+        be_child(t, ends[1]);
+    }
+    close(ends[1]);
+    if (child < 0)
+        t->status = oct_fail(&t->err, OCT_FAILED, "no process: %s", strerror(errno));
+    else
+        be_parent(t, child, ends[0]);
+    close(ends[0]);
+}

@@ -1,0 +1,28 @@
+/* One run of `octet compare` in a process of its own, so that its peak memory is its own and a
+ * crash leaves the other runs alone. */
+#ifndef OCT_CLI_TWIN_H
+#define OCT_CLI_TWIN_H
+
+#include <octet/status.h>
+#include <stdint.h>
+
+typedef struct twin {
+    /* in */
+    const char *recipe;
+    const char *config; /* the job file; NULL: named by an override */
+    const char *const *overrides;
+    int n_overrides;
+    const char *cache_folder; /* tokenized texts, shared by all runs */
+    /* out */
+    oct_status status;
+    oct_error err; /* when status isn't OCT_OK */
+    double validation_loss, unigram_entropy;
+    int64_t validation_tokens, steps;
+    double peak_bytes; /* largest resident memory of the process */
+} twin;
+
+/* Trains in a forked process and waits for it. The caller must not have run a thread loop before:
+ * OpenMP's threads don't survive a fork. */
+void twin_run(twin *t);
+
+#endif

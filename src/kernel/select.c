@@ -22,6 +22,10 @@ oct_kernels oct_kernels_select(oct_cpu_features features) {
         kernels.gemm = &oct_gemm_kernels_avx512;
     }
 #endif
+#ifdef OCT_HAVE_AVX512_VNNI
+    if (features.level >= OCT_CPU_AVX512 && features.avx512_vnni && features.avx512_vbmi)
+        kernels.gemm_aligned = &oct_gemm_aligned_kernels_avx512;
+#endif
     return kernels;
 }
 

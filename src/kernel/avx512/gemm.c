@@ -4,6 +4,7 @@
  * the bits are those of the scalar reference. */
 #include "kernel/gemm_kernels.h"
 
+#include "kernel/avx512/gemm.h"
 #include "kernel/avx512/lanes.h"
 #include "kernel/avx512/pack.h"
 #include "kernel/code_words.h"
@@ -181,7 +182,8 @@ static inline __attribute__((always_inline)) void tile(const float *a, const flo
     }
 TILE(1)
 TILE(2)
-TILE(3) TILE(4) TILE(5) TILE(6) TILE(7) TILE(8) TILE(9) TILE(10) TILE(11) TILE(12) TILE(13) TILE(14)
+TILE(3)
+TILE(4) TILE(5) TILE(6) TILE(7) TILE(8) TILE(9) TILE(10) TILE(11) TILE(12) TILE(13) TILE(14)
 #undef TILE
 
 #define TILES(rows)                                                                                \
@@ -200,8 +202,9 @@ static void multiply(const void *a_panel, const void *b_panel, int64_t kc, float
 
 /* --- storing --- */
 
-static void store(const float *acc, int64_t ld_acc, int64_t n_rows, int64_t n_cols, void *c,
-                  oct_dtype c_dtype, int64_t ld_c, oct_accumulate accumulate, const float *bias) {
+void oct_gemm_store_avx512(const float *acc, int64_t ld_acc, int64_t n_rows, int64_t n_cols,
+                           void *c, oct_dtype c_dtype, int64_t ld_c, oct_accumulate accumulate,
+                           const float *bias) {
     for (int64_t i = 0; i < n_rows; i++) {
         for (int64_t j = 0; j < n_cols; j += 16) {
             __mmask16 mask = oct_lanes_below(n_cols - j);
@@ -235,5 +238,5 @@ const oct_gemm_kernels oct_gemm_kernels_avx512 = {
     .pack_a = pack_a,
     .pack_b = pack_b,
     .multiply = multiply,
-    .store = store,
+    .store = oct_gemm_store_avx512,
 };

@@ -1,0 +1,348 @@
+/* Packing for `aligned` products: see aligned.h. Lanes are rows, sixteen at a time; codes are
+ * looked up 64 a register (VBMI). */
+#include "kernel/avx512/aligned.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "kernel/avx512/encode.h"
+#include "kernel/avx512/pack.h"
+#include "kernel/code_words.h"
+
+enum {
+    BLOCK = OCT_MX_BLOCK,
+    MAX_BLOCKS = OCT_ALIGNED_STEP / BLOCK,
+    N_LEVELS = 3,
+    NOTHING = -128, /* the exponent of a zero */
+    NOT_FINITE = 127,
+    MANY_RESIDUALS = 16 /* in sixteen rows of a long chunk: then short chunks are cheaper */
+};
+
+/* --- look-up tables over the 128 magnitudes of a format --- */
+
+typedef struct byte_table {
+    __m512i low, high;
+} byte_table;
+
+typedef struct tables {
+    byte_table significand;     /* 64 .. 127, 0 for zero: the leading bits */
+    byte_table exponent;        /* of the leading bit; NOTHING, NOT_FINITE */
+    byte_table least_place;     /* smallest place (see align_quads) that loses no bit */
+    byte_table level[N_LEVELS]; /* magnitude over level_unit, rounded up, at most 127 */
+    float level_unit[N_LEVELS];
+    int level_exponent[N_LEVELS]; /* the level serves numbers with exponents up to this */
+    __mmask8 nan_is_0x80;
+} tables;
+
+OCT_INLINE __m512i look_up(const byte_table *t, __m512i codes) {
+    return _mm512_permutex2var_epi8(t->low, codes, t->high);
+}
+
+static byte_table byte_table_load(const int8_t bytes[128]) {
+    return (byte_table){_mm512_loadu_si512(bytes), _mm512_loadu_si512(bytes + 64)};
+}
+
+/* 16 magnitudes from their words at a time. */
+static void tables_make(tables *t, oct_dtype format) {
+    /* E4M3, E5M2, HiF8: each the largest number of its binade. */
+    static const float tops[3][N_LEVELS] = {
+        {448, 30, 1.875f}, {57344, 3584, 224}, {32768, 240, 15}};
+    const float *top = tops[format == OCT_E4M3 ? 0 : format == OCT_E5M2 ? 1 : 2];
+    const uint16_t *words = oct_code_words(format);
+    alignas(64) int8_t significand[128], exponent[128], least[128], level[N_LEVELS][128];
+    for (int l = 0; l < N_LEVELS; l++) {
+        t->level_unit[l] = top[l] / 127;
+        t->level_exponent[l] = ilogbf(top[l]);
+    }
+    for (int i = 0; i < 128; i += 16) {
+        __m512i w = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(words + i)));
+        __mmask16 zero = _mm512_testn_epi32_mask(w, w);
+        __mmask16 infinite = _mm512_cmpge_epi32_mask(w, _mm512_set1_epi32(0x7f80));
+        __m512i s =
+            _mm512_or_si512(_mm512_srli_epi32(_mm512_and_si512(w, _mm512_set1_epi32(0x7f)), 1),
+                            _mm512_set1_epi32(64));
+        s = _mm512_mask_mov_epi32(s, zero, _mm512_setzero_si512());
+        __m512i e = _mm512_sub_epi32(_mm512_srli_epi32(w, 7), _mm512_set1_epi32(127));
+        e = _mm512_mask_mov_epi32(e, zero, _mm512_set1_epi32(NOTHING));
+        e = _mm512_mask_mov_epi32(e, infinite, _mm512_set1_epi32(NOT_FINITE));
+        /* Trailing zeros of the significand: s & -s is 2^zeros. */
+        __m512i last = _mm512_and_si512(s, _mm512_sub_epi32(_mm512_setzero_si512(), s));
+        __m512i zeros =
+            _mm512_sub_epi32(_mm512_srli_epi32(_mm512_castps_si512(_mm512_cvtepi32_ps(last)), 23),
+                             _mm512_set1_epi32(127));
+        __m512i place = _mm512_sub_epi32(_mm512_set1_epi32(7), zeros);
+        place = _mm512_mask_mov_epi32(place, zero | infinite, _mm512_set1_epi32(NOTHING));
+        _mm_store_si128((__m128i *)(significand + i), _mm512_cvtepi32_epi8(s));
+        _mm_store_si128((__m128i *)(exponent + i), _mm512_cvtepi32_epi8(e));
+        _mm_store_si128((__m128i *)(least + i), _mm512_cvtepi32_epi8(place));
+        __m512 v = _mm512_castsi512_ps(_mm512_slli_epi32(w, 16));
+        for (int l = 0; l < N_LEVELS; l++) {
+            __m512 q = _mm512_min_ps(_mm512_div_ps(v, _mm512_set1_ps(t->level_unit[l])),
+                                     _mm512_set1_ps(127));
+            __m512i n = _mm512_cvt_roundps_epi32(q, _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC);
+            _mm_store_si128((__m128i *)(level[l] + i), _mm512_cvtepi32_epi8(n));
+        }
+    }
+    t->significand = byte_table_load(significand);
+    t->exponent = byte_table_load(exponent);
+    t->least_place = byte_table_load(least);
+    for (int l = 0; l < N_LEVELS; l++)
+        t->level[l] = byte_table_load(level[l]);
+    t->nan_is_0x80 = format == OCT_HIF8;
+}
+
+/* --- what is known of sixteen rows --- */
+
+typedef struct rows16 {
+    __m512i codes_exponent[MAX_BLOCKS]; /* largest in the block, NOTHING, NOT_FINITE */
+    __m512 sum_of_squares[MAX_BLOCKS];  /* at least that, of the codes' values */
+    __m512i scale_exponent[MAX_BLOCKS]; /* of the block's E8M0 scale, 0 without one */
+    __m512i place[MAX_BLOCKS];          /* see align_quads; the same in the four bytes of a lane */
+    __m512 row_scale;                   /* the operand's fp32 scale, 1 without one */
+    __mmask16 special;
+    int64_t n_blocks;
+} rows16;
+
+/* Codes of sixteen rows, [k / 4][row][4], `stride` bytes from a quad to the next. */
+OCT_INLINE void gather_codes(const oct_operand *x, int64_t row, __mmask16 lanes, int64_t k,
+                             int64_t kc, uint8_t *codes, int64_t stride) {
+    const uint8_t *from = x->data;
+    for (int64_t i = 0; i < kc; i += 64) {
+        __m512i v[16];
+        if (x->layout == OCT_K_CONTIGUOUS) {
+            oct_load_16_rows(x, row, lanes, k + i, kc - i, v);
+            oct_transpose_16x16(v);
+        } else {
+            for (int j = 0; j < 16; j++) {
+                __m512i c[4];
+                for (int b = 0; b < 4; b++) {
+                    int64_t at = i + 4 * j + b;
+                    __mmask16 mask = at < kc ? lanes : 0;
+                    c[b] = _mm512_cvtepu8_epi32(
+                        _mm_maskz_loadu_epi8(mask, from + (k + (at < kc ? at : 0)) * x->ld + row));
+                }
+                v[j] = oct_merge_bytes(c[0], c[1], c[2], c[3]);
+            }
+        }
+#pragma GCC unroll 16
+        for (int j = 0; j < 16; j++)
+            _mm512_store_si512(codes + (i / 4 + j) * stride, v[j]);
+    }
+}
+
+/* The largest of the four signed bytes of each lane, as 32-bit integers. */
+OCT_INLINE __m512i largest_byte(__m512i x) {
+    x = _mm512_max_epi8(x, _mm512_srli_epi32(x, 16));
+    x = _mm512_max_epi8(x, _mm512_srli_epi32(x, 8));
+    return _mm512_srai_epi32(_mm512_slli_epi32(x, 24), 24);
+}
+
+/* Exponents and sums of squares, block by block. */
+OCT_INLINE void measure(const tables *t, const uint8_t *codes, int64_t stride, rows16 *rows) {
+    for (int64_t b = 0; b < rows->n_blocks; b++) {
+        __m512i largest = _mm512_set1_epi8(NOTHING);
+        __m512i sum[N_LEVELS] = {_mm512_setzero_si512(), _mm512_setzero_si512(),
+                                 _mm512_setzero_si512()};
+#pragma GCC unroll 8
+        for (int j = 0; j < BLOCK / 4; j++) {
+            __m512i c = _mm512_load_si512(codes + (b * BLOCK / 4 + j) * stride);
+            __m512i e = look_up(&t->exponent, c);
+            if (t->nan_is_0x80) {
+                __mmask64 nan = _mm512_cmpeq_epi8_mask(c, _mm512_set1_epi8((char)0x80));
+                e = _mm512_mask_mov_epi8(e, nan, _mm512_set1_epi8(NOT_FINITE));
+            }
+            largest = _mm512_max_epi8(largest, e);
+#pragma GCC unroll 3
+            for (int l = 0; l < N_LEVELS; l++) {
+                __m512i q = look_up(&t->level[l], c);
+                sum[l] = _mm512_dpbusd_epi32(sum[l], q, q);
+            }
+        }
+        rows->codes_exponent[b] = largest_byte(largest);
+        __m512 ss = _mm512_setzero_ps();
+        for (int l = 0; l < N_LEVELS; l++) { /* the finest level that holds the largest element */
+            __mmask16 fits = l == 0
+                                 ? (__mmask16)0xffff
+                                 : _mm512_cmple_epi32_mask(rows->codes_exponent[b],
+                                                           _mm512_set1_epi32(t->level_exponent[l]));
+            __m512 unit_squared = _mm512_set1_ps(t->level_unit[l] * t->level_unit[l]);
+            ss = _mm512_mask_mul_ps(ss, fits, _mm512_cvtepi32_ps(sum[l]), unit_squared);
+        }
+        rows->sum_of_squares[b] = ss;
+    }
+}
+
+/* Scales, decoding factors and the rows that aren't for integers. */
+static void look_at_scales(const oct_operand *x, int64_t row, __mmask16 lanes, int64_t k,
+                           rows16 *rows, float *factors, int64_t panel_rows) {
+    __mmask16 special = 0;
+    rows->row_scale = _mm512_set1_ps(1);
+    if (x->scaling != OCT_SCALING_MX) {
+        rows->row_scale = oct_lane_scales(x, row, lanes, k);
+        rows->row_scale =
+            _mm512_mask_mov_ps(_mm512_set1_ps(1), lanes, rows->row_scale); /* never 0 outside */
+        __m512 size = _mm512_abs_ps(rows->row_scale);
+        special |= _mm512_cmp_ps_mask(size, _mm512_set1_ps(0x1p-60f), _CMP_NGE_UQ) |
+                   _mm512_cmp_ps_mask(size, _mm512_set1_ps(0x1p40f), _CMP_NLE_UQ);
+    }
+    for (int64_t b = 0; b < rows->n_blocks; b++) {
+        __m512 factor = rows->row_scale;
+        rows->scale_exponent[b] = _mm512_setzero_si512();
+        if (x->scaling == OCT_SCALING_MX) {
+            __m512i code = oct_lane_scale_codes(x, row, lanes, k + b * BLOCK);
+            factor = oct_e8m0_lanes(code);
+            rows->scale_exponent[b] = _mm512_sub_epi32(code, _mm512_set1_epi32(127));
+            special |= _mm512_cmpgt_epi32_mask(code, _mm512_set1_epi32(127 + 40)) |
+                       _mm512_cmplt_epi32_mask(code, _mm512_set1_epi32(127 - 60));
+        }
+        special |= _mm512_cmpeq_epi32_mask(rows->codes_exponent[b], _mm512_set1_epi32(NOT_FINITE));
+        _mm512_store_ps(factors + b * panel_rows, factor);
+    }
+    rows->special = special & lanes;
+}
+
+/* Units for blocks first .. last-1 of each row, as one chunk. */
+OCT_INLINE void choose_units(rows16 *rows, int64_t first, int64_t last, float *units,
+                             int64_t panel_rows) {
+    __m512i top = _mm512_set1_epi32(-1000); /* largest exponent of a scale */
+    for (int64_t b = first; b < last; b++) {
+        __mmask16 used =
+            _mm512_cmpgt_epi32_mask(rows->codes_exponent[b], _mm512_set1_epi32(NOTHING));
+        top = _mm512_mask_max_epi32(top, used, top, rows->scale_exponent[b]);
+    }
+    __mmask16 empty = _mm512_cmpeq_epi32_mask(top, _mm512_set1_epi32(-1000));
+    top = _mm512_mask_mov_epi32(top, empty, _mm512_setzero_si512());
+    __m512 norm = _mm512_setzero_ps(); /* its square, in units of 4^top */
+    __m512i largest = _mm512_set1_epi32(NOTHING);
+    for (int64_t b = first; b < last; b++) {
+        __m512i below = _mm512_sub_epi32(rows->scale_exponent[b], top);
+        __m512 twice = _mm512_cvtepi32_ps(_mm512_add_epi32(below, below));
+        norm = _mm512_add_ps(norm, _mm512_scalef_ps(rows->sum_of_squares[b], twice));
+        largest = _mm512_max_epi32(largest, _mm512_add_epi32(rows->codes_exponent[b], below));
+    }
+    /* Rounding to integers adds at most 0.5 * sqrt(256) to a norm of 2^14.5 or more. */
+    norm = _mm512_max_ps(_mm512_mul_ps(norm, _mm512_set1_ps(1.002f)), _mm512_set1_ps(0x1p-100f));
+    /* norm^2 < 2^(g+1) shall be at most 2^(31 + 2 u): u = ceil((g - 30) / 2). */
+    __m512i g = _mm512_cvtps_epi32(_mm512_getexp_ps(norm));
+    __m512i u = _mm512_srai_epi32(_mm512_sub_epi32(g, _mm512_set1_epi32(29)), 1);
+    u = _mm512_max_epi32(u, _mm512_sub_epi32(largest, _mm512_set1_epi32(13)));
+    u = _mm512_mask_mov_epi32(u, empty | rows->special, _mm512_setzero_si512());
+    __m512 unit = _mm512_scalef_ps(rows->row_scale, _mm512_cvtepi32_ps(_mm512_add_epi32(u, top)));
+    unit = _mm512_mask_mov_ps(unit, rows->special | empty, _mm512_setzero_ps());
+    for (int64_t b = first; b < last; b++) {
+        __m512i place = _mm512_sub_epi32(_mm512_sub_epi32(rows->scale_exponent[b], top), u);
+        place = _mm512_max_epi32(_mm512_add_epi32(place, _mm512_set1_epi32(1)),
+                                 _mm512_set1_epi32(-100));
+        place = _mm512_mask_mov_epi32(place, rows->special | empty, _mm512_set1_epi32(-100));
+        rows->place[b] =
+            _mm512_shuffle_epi8(place, _mm512_broadcast_i32x4(_mm_setr_epi8(
+                                           0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12)));
+        _mm512_store_ps(units + b * panel_rows, unit);
+    }
+}
+
+/* The integers and their residuals of one quad that has some. */
+static __attribute__((noinline)) int64_t
+list_residuals(const uint8_t codes[64], const int16_t even[32], const int16_t odd[32],
+               __mmask64 lossy, int64_t k, int64_t first_row, const uint16_t *words,
+               const float *factors, const float *units, oct_residual *list, int64_t n,
+               int64_t capacity) {
+    for (; lossy; lossy &= lossy - 1) {
+        int i = __builtin_ctzll(lossy), row = i / 4, b = i % 4;
+        int16_t integer = (b & 1 ? odd : even)[2 * row + b / 2];
+        uint32_t bits = (uint32_t)words[codes[i] & 0x7f] << 16 | (uint32_t)(codes[i] & 0x80) << 24;
+        float value;
+        memcpy(&value, &bits, sizeof value);
+        if (n < capacity)
+            list[n] = (oct_residual){
+                .k = (uint16_t)(k + b),
+                .row = (uint16_t)(first_row + row),
+                .value = fmaf(-(float)integer, units[row], value * factors[row]),
+            };
+        n++;
+    }
+    return n;
+}
+
+/* Integers of all quads. With place p = 15 - shift, an integer is significand * 2^8 * 2^p / 2^15,
+ * rounded (vpmulhrsw); p is at most 14, and below 0 gives 0. Returns the number of residuals, which
+ * may exceed the list's capacity. */
+OCT_INLINE int64_t align_quads(const tables *t, const rows16 *rows, const oct_panel *p,
+                               int64_t group, int64_t panel_rows, const uint16_t *words) {
+    const int64_t stride = panel_rows * 4; /* bytes of a quad; of a pair too */
+    const uint8_t *codes = p->codes + group * 64;
+    char *integers = (char *)p->integers + group * 64;
+    const __m512i low = _mm512_set1_epi16(0xff), one = _mm512_set1_epi16(1);
+    __mmask64 listed = 0; /* bytes of rows that have residuals */
+    for (int r = 0; r < 16; r++)
+        listed |= rows->special >> r & 1 ? 0 : (__mmask64)15 << (4 * r);
+    int64_t n = 0;
+    for (int64_t q = 0; q < rows->n_blocks * (BLOCK / 4); q++) {
+        __m512i c = _mm512_load_si512(codes + q * stride);
+        __m512i s = look_up(&t->significand, c);
+        s = _mm512_mask_sub_epi8(s, _mm512_movepi8_mask(c), _mm512_setzero_si512(), s);
+        __m512i place = _mm512_add_epi8(look_up(&t->exponent, c), rows->place[q / (BLOCK / 4)]);
+        /* A zero's NOTHING may have wrapped around; its significand is 0. */
+        __mmask64 lossy = _mm512_mask_cmplt_epi8_mask(listed, place, look_up(&t->least_place, c));
+        __m512i even = _mm512_mulhrs_epi16(_mm512_slli_epi16(s, 8),
+                                           _mm512_sllv_epi16(one, _mm512_and_si512(place, low)));
+        __m512i odd = _mm512_mulhrs_epi16(_mm512_andnot_si512(low, s),
+                                          _mm512_sllv_epi16(one, _mm512_srli_epi16(place, 8)));
+        _mm512_store_si512(integers + (2 * q) * stride, even);
+        _mm512_store_si512(integers + (2 * q + 1) * stride, odd);
+        if (__builtin_expect(lossy != 0, 0))
+            n = list_residuals(codes + q * stride, (const int16_t *)(integers + 2 * q * stride),
+                               (const int16_t *)(integers + (2 * q + 1) * stride), lossy, 4 * q,
+                               16 * group, words,
+                               p->factors + q / (BLOCK / 4) * panel_rows + 16 * group,
+                               p->units + q / (BLOCK / 4) * panel_rows + 16 * group,
+                               p->residuals[group], n, p->capacity);
+    }
+    return n;
+}
+
+static int64_t align_in_chunks(const tables *t, rows16 *rows, const oct_panel *p, int64_t group,
+                               int64_t panel_rows, int64_t chunk, const uint16_t *words) {
+    const int64_t blocks = chunk / BLOCK;
+    for (int64_t b = 0; b < rows->n_blocks; b += blocks)
+        choose_units(rows, b, b + blocks < rows->n_blocks ? b + blocks : rows->n_blocks,
+                     p->units + 16 * group, panel_rows);
+    return align_quads(t, rows, p, group, panel_rows, words);
+}
+
+void oct_aligned_pack(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
+                      void *bytes, int64_t panel_rows) {
+    oct_panel p = oct_panel_at(bytes, kc, panel_rows);
+    const uint16_t *words = oct_code_words(x->dtype);
+    tables t;
+    rows16 rows;
+    tables_make(&t, x->dtype);
+    *p.head = (oct_panel_head){.dtype = x->dtype, .chunk = OCT_ALIGNED_LONG_CHUNK};
+    for (int64_t group = 0; group < panel_rows / 16; group++) {
+        __mmask16 lanes = oct_lanes_below(n_rows - 16 * group);
+        int64_t from = lanes ? row + 16 * group : row;
+        gather_codes(x, from, lanes, k, kc, p.codes + group * 64, panel_rows * 4);
+        rows.n_blocks = oct_panel_padded_k(kc) / BLOCK;
+        measure(&t, p.codes + group * 64, panel_rows * 4, &rows);
+        /* The padding's blocks have no scales of their own: those of the last real block will do.
+         */
+        int64_t real_blocks = (kc + BLOCK - 1) / BLOCK;
+        int64_t n_blocks = rows.n_blocks;
+        rows.n_blocks = real_blocks;
+        look_at_scales(x, from, lanes, k, &rows, p.factors + 16 * group, panel_rows);
+        for (int64_t b = real_blocks; b < n_blocks; b++) {
+            rows.scale_exponent[b] = rows.scale_exponent[real_blocks - 1];
+            _mm512_store_ps(p.factors + b * panel_rows + 16 * group, _mm512_set1_ps(1));
+        }
+        rows.n_blocks = n_blocks;
+        int64_t n =
+            align_in_chunks(&t, &rows, &p, group, panel_rows, OCT_ALIGNED_LONG_CHUNK, words);
+        if (n > MANY_RESIDUALS * (kc / OCT_ALIGNED_LONG_CHUNK + 1)) {
+            p.head->chunk = BLOCK;
+            n = align_in_chunks(&t, &rows, &p, group, panel_rows, BLOCK, words);
+        }
+        p.head->by_codes |= n > p.capacity;
+        p.head->n_residuals[group] = (int32_t)(n > p.capacity ? p.capacity : n);
+        p.head->special_rows |= (uint32_t)rows.special << (16 * group);
+    }
+}

@@ -1,0 +1,12 @@
+/* What the exact and the aligned products of this set share. */
+#ifndef OCT_KERNEL_AVX512_GEMM_H
+#define OCT_KERNEL_AVX512_GEMM_H
+
+#include "kernel/gemm_kernels.h"
+
+/* oct_gemm_kernels.store */
+void oct_gemm_store_avx512(const float *acc, int64_t ld_acc, int64_t n_rows, int64_t n_cols,
+                           void *c, oct_dtype c_dtype, int64_t ld_c, oct_accumulate accumulate,
+                           const float *bias);
+
+#endif

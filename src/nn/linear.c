@@ -20,6 +20,8 @@ static oct_status forward(oct_module *m, oct_step *step, const oct_tensor *x, oc
         *kept = *x;
         m->saved = kept;
     }
+    if (!y->data)
+        return OCT_OK;
     return oct_matmul_forward(x, &weight, bias.data, y, step->scratch);
 }
 

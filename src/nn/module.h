@@ -61,7 +61,7 @@ int64_t oct_param_elements(const oct_param *param);
 typedef struct oct_module_ops {
     const char *type_name; /* what `octet plan` prints: "Linear", "MXLinear", "RMSNorm", ... */
     /* y = f(x). Shapes are the module's own business; x is read-only, y is allocated by the caller.
-     */
+     * y->data NULL (only while saving): the result isn't wanted, save what backward needs. */
     oct_status (*forward)(oct_module *m, oct_step *step, const oct_tensor *x, oct_tensor *y);
     /* dx (NULL: not wanted) is overwritten or added to; parameter gradients are added to. */
     oct_status (*backward)(oct_module *m, oct_step *step, const oct_tensor *dy, oct_tensor *dx,

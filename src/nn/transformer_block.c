@@ -28,7 +28,7 @@ static oct_status residual_forward(oct_block *b, oct_step *step, oct_norm *norm,
     oct_tensor normed = tensor_like(step, x, keeps_normed(b, module));
     oct_status status = normed.data ? OCT_OK : OCT_NO_MEMORY;
     if (!status && !(status = oct_forward(&norm->base, step, x, &normed)) &&
-        !(status = oct_forward(module, step, &normed, y)))
+        !(status = oct_forward(module, step, &normed, y)) && y->data)
         status = oct_add(y, x, y);
     y->id = oct_step_new_id(step);
     oct_step_leave(step, mark);
@@ -89,11 +89,12 @@ static oct_status residual_backward(oct_block *b, oct_step *step, oct_norm *norm
     return status;
 }
 
-/* Full recompute: runs forward again, this time saving. Its result is not wanted. */
+/* Full recompute: runs forward again, this time saving. Its result, and so the last product of the
+ * feed-forward, is not wanted. */
 static oct_status forward_again(oct_block *b, oct_step *step, kept *k) {
     oct_step_mark mark = oct_step_enter(step);
-    oct_tensor y = oct_step_scratch(step, k->x.dtype, k->x.shape[0], k->x.shape[1]);
-    oct_status status = y.data ? layer_forward(b, step, k, &y) : OCT_NO_MEMORY;
+    oct_tensor y = oct_tensor_2d(k->x.dtype, k->x.shape[0], k->x.shape[1], NULL);
+    oct_status status = layer_forward(b, step, k, &y);
     oct_step_leave(step, mark);
     return status;
 }

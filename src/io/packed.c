@@ -5,9 +5,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -162,7 +161,7 @@ oct_status oct_packed_create(const char *path, int64_t vocab_size, uint64_t toke
     if (vocab_size < 1 || vocab_size > INT32_MAX)
         return oct_fail(err, OCT_INVALID, "%s: vocabulary size out of range; got %lld", path,
                         (long long)vocab_size);
-    size_t length = strlen(path) + 16;
+    size_t length = strlen(path) + 80;
     oct_packed_writer *w = oct_calloc_array(1, sizeof *w);
     if (!w)
         return oct_fail_memory(err);
@@ -180,15 +179,16 @@ oct_status oct_packed_create(const char *path, int64_t vocab_size, uint64_t toke
         goto cleanup;
     }
     XXH3_64bits_reset(w->sum);
-    snprintf(w->temporary, length, "%s.tmp.XXXXXX", path);
-    w->fd = mkostemp(w->temporary, O_CLOEXEC);
+    /* Processes of several machines may pack the same text into one folder. */
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    snprintf(w->temporary, length, "%s.tmp.%ld.%lx%09lx", path, (long)getpid(), (long)now.tv_sec,
+             now.tv_nsec);
+    w->fd = open(w->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (w->fd < 0) {
         status = cannot_write(w, errno, err);
         goto cleanup;
     }
-    mode_t mask = umask(0); /* mkostemp gives 0600; data sets are shared like other files */
-    umask(mask);
-    fchmod(w->fd, 0666 & ~mask);
     uint8_t header[OCT_PACKED_HEADER_BYTES] = {0};
     status = write_bytes(w, header, sizeof header, err);
 cleanup:

@@ -299,6 +299,24 @@ static void given_ignore_merges_a_word_that_is_a_token_stays_whole(void **state)
     oct_tokenizer_free(t);
 }
 
+/* DeepSeek V3's chain: numbers, then Chinese and Japanese, then the rest. */
+static void given_a_chain_of_splits_each_cuts_the_pieces_of_the_one_before(void **state) {
+    (void)state;
+    put_tokenizer(
+        "t.json", ",\"12\":256,\"ab\":257,\"1a\":258,\"\\u0120x\":259",
+        "\"1 2\",\"a b\",\"1 a\",\"\\u0120 x\"",
+        "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":["
+        "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\p{N}{1,2}\"},\"behavior\":\"Isolated\"},"
+        "{\"type\":\"Split\",\"pattern\":{\"String\":\"a\"},\"behavior\":\"Isolated\"},"
+        "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\d+|\\\\s+|x+\"},\"behavior\":\"Removed\","
+        "\"invert\":true},"
+        "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}]}");
+    oct_tokenizer *t = load("t.json");
+    /* 12|1|a|b x after two of them; the last drops what it doesn't match and parts " " from "x". */
+    assert_ids(t, "121ab x", 256, '1', ' ', 'x');
+    oct_tokenizer_free(t);
+}
+
 static void given_form_c_composed_and_decomposed_text_are_equal(void **state) {
     (void)state;
     put_tokenizer("t.json", "", "", "\"normalizer\":{\"type\":\"NFC\"}," BYTE_LEVEL);
@@ -726,6 +744,7 @@ int main(void) {
         cmocka_unit_test(given_random_merges_the_heap_agrees_with_looking_at_all_pairs),
         cmocka_unit_test(given_merges_as_text_or_as_pairs_ids_are_equal),
         cmocka_unit_test(given_ignore_merges_a_word_that_is_a_token_stays_whole),
+        cmocka_unit_test(given_a_chain_of_splits_each_cuts_the_pieces_of_the_one_before),
         cmocka_unit_test(given_form_c_composed_and_decomposed_text_are_equal),
         cmocka_unit_test(given_add_prefix_space_each_piece_of_text_starts_with_one),
         cmocka_unit_test(given_added_tokens_the_leftmost_longest_is_found),

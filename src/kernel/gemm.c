@@ -31,6 +31,7 @@ typedef struct side {
     int64_t tile;  /* rows of a tile: a multiple of the panel's */
     int64_t n_tiles;
     int64_t n_groups; /* of panels to pack; 0: the round before left them in place */
+    bool by_tile; /* only one tile reads each panel, so the tile packs it and it stays in cache */
 } side;
 
 /* A block of one problem, with all or a part of its K. */
@@ -56,7 +57,8 @@ typedef struct cursor {
 } cursor;
 
 typedef struct layout {
-    size_t a_bytes, b_bytes, acc_bytes, scratch_bytes /* per thread */;
+    size_t a_bytes, b_bytes, acc_bytes;
+    size_t scratch_bytes, panel_bytes; /* per thread */
 } layout;
 
 typedef struct gemm_plan {
@@ -74,7 +76,7 @@ typedef struct gemm_run {
     const gemm_round *round;
     unsigned char *a, *b, *scratch;
     float *acc;
-    size_t scratch_bytes;
+    size_t scratch_bytes, panel_bytes; /* per thread: first accumulators, then one panel */
 } gemm_run;
 
 static size_t align_up(size_t n) {
@@ -156,13 +158,25 @@ static void refine_tiles(job *j) {
         double work = (double)j->a.tile * (double)j->b.tile * (double)j->n_k;
         if (j->a.n_tiles * j->b.n_tiles >= MIN_TILES || work < TILE_WORK)
             return;
-        if (b_panels >= a_panels && b_panels > 1)
+        bool halve_b = b_panels >= a_panels || j->a.n_tiles == 1;
+        if (halve_b && b_panels > 1)
             halve_tiles(&j->b, kernels->NR);
         else if (a_panels > 1)
             halve_tiles(&j->a, kernels->MR);
         else
             return;
     }
+}
+
+/* A single row of tiles reads each panel of B once, a single column each of A. Nothing is packed
+ * twice: the other blocks of a problem that is cut don't read these panels either. */
+static void choose_packing(job *j) {
+    j->b.by_tile = j->a.n_tiles == 1 && j->a.n == j->problem->M;
+    j->a.by_tile = !j->b.by_tile && j->b.n_tiles == 1 && j->b.n == j->problem->N;
+    if (j->a.by_tile)
+        j->a.n_groups = 0;
+    if (j->b.by_tile)
+        j->b.n_groups = 0;
 }
 
 static job make_job(const oct_gemm_problem *p, const oct_gemm_kernels *kernels, const cursor *at,
@@ -174,11 +188,12 @@ static job make_job(const oct_gemm_problem *p, const oct_gemm_kernels *kernels, 
     j.b = make_side(at->n, oct_min_i64(e->n, p->N - at->n), kernels->NR, b_stride(kernels, j.n_k),
                     kernels->NC);
     refine_tiles(&j);
+    choose_packing(&j);
     return j;
 }
 
 static size_t packed_bytes(const side *s, int64_t n_steps) {
-    return (size_t)(n_steps * s->n_panels) * s->stride;
+    return s->by_tile ? 0 : (size_t)(n_steps * s->n_panels) * s->stride;
 }
 
 static void clear_round(gemm_round *r) {
@@ -301,6 +316,10 @@ static void measure_job(const job *j, layout *l) {
         break;
     }
     l->scratch_bytes = max_size(l->scratch_bytes, align_up(floats * sizeof(float)));
+    if (j->a.by_tile)
+        l->panel_bytes = max_size(l->panel_bytes, j->a.stride);
+    if (j->b.by_tile)
+        l->panel_bytes = max_size(l->panel_bytes, j->b.stride);
 }
 
 static layout measure(const gemm_plan *plan) {
@@ -325,21 +344,29 @@ static int64_t step_length(const job *j, int64_t step) {
     return oct_min_i64(j->kernels->k_step, j->n_k - step * j->kernels->k_step);
 }
 
-/* Packs one group of panels of one step. */
-static void pack_group(const job *j, bool is_a, int64_t step, int64_t group, unsigned char *base) {
-    const side *s = is_a ? &j->a : &j->b;
-    const oct_operand *x = is_a ? &j->problem->a : &j->problem->b;
-    int64_t panel_rows = is_a ? j->kernels->MR : j->kernels->NR;
-    int64_t k = j->k + step * j->kernels->k_step, kc = step_length(j, step);
-    int64_t end = oct_min_i64((group + 1) * PANELS_PER_TASK, s->n_panels);
-    for (int64_t panel = group * PANELS_PER_TASK; panel < end; panel++) {
-        int64_t row = panel * panel_rows, n_rows = oct_min_i64(panel_rows, s->n - row);
-        unsigned char *out = panel_at(base, s, step, panel);
-        if (is_a)
-            j->kernels->pack_a(x, s->first + row, n_rows, k, kc, out);
-        else
-            j->kernels->pack_b(x, s->first + row, n_rows, k, kc, out);
-    }
+static void pack_a_panel(const job *j, int64_t step, int64_t panel, void *out) {
+    int64_t row = panel * j->kernels->MR, n_rows = oct_min_i64(j->kernels->MR, j->a.n - row);
+    j->kernels->pack_a(&j->problem->a, j->a.first + row, n_rows, j->k + step * j->kernels->k_step,
+                       step_length(j, step), out);
+}
+
+static void pack_b_panel(const job *j, int64_t step, int64_t panel, void *out) {
+    int64_t row = panel * j->kernels->NR, n_rows = oct_min_i64(j->kernels->NR, j->b.n - row);
+    j->kernels->pack_b(&j->problem->b, j->b.first + row, n_rows, j->k + step * j->kernels->k_step,
+                       step_length(j, step), out);
+}
+
+/* One group of panels of one step, of A; then the same of B. */
+static void pack_a_group(const job *j, int64_t step, int64_t group, unsigned char *base) {
+    int64_t end = oct_min_i64((group + 1) * PANELS_PER_TASK, j->a.n_panels);
+    for (int64_t panel = group * PANELS_PER_TASK; panel < end; panel++)
+        pack_a_panel(j, step, panel, panel_at(base, &j->a, step, panel));
+}
+
+static void pack_b_group(const job *j, int64_t step, int64_t group, unsigned char *base) {
+    int64_t end = oct_min_i64((group + 1) * PANELS_PER_TASK, j->b.n_panels);
+    for (int64_t panel = group * PANELS_PER_TASK; panel < end; panel++)
+        pack_b_panel(j, step, panel, panel_at(base, &j->b, step, panel));
 }
 
 static void pack_task(void *context, int64_t task, int thread) {
@@ -351,9 +378,9 @@ static void pack_task(void *context, int64_t task, int thread) {
     const job *j = &run->round->jobs[i];
     int64_t local = task - j->first_pack, n_a = j->n_steps * j->a.n_groups;
     if (local < n_a)
-        pack_group(j, true, local / j->a.n_groups, local % j->a.n_groups, run->a);
+        pack_a_group(j, local / j->a.n_groups, local % j->a.n_groups, run->a);
     else
-        pack_group(j, false, (local - n_a) / j->b.n_groups, (local - n_a) % j->b.n_groups, run->b);
+        pack_b_group(j, (local - n_a) / j->b.n_groups, (local - n_a) % j->b.n_groups, run->b);
 }
 
 /* A tile of a job and where its sums go. */
@@ -362,6 +389,7 @@ typedef struct tile {
     int64_t row, col, n_rows, n_cols; /* within the job */
     float *acc;                       /* of (row, col) */
     int64_t ld_acc;
+    unsigned char *panel; /* the thread's, for a side that is packed by tile */
     acc_place place;
 } tile;
 
@@ -377,25 +405,43 @@ static void store_panel(const tile *t, int64_t row, int64_t col, int64_t n_rows,
                            p->bias ? p->bias + n : NULL);
 }
 
-/* One step of K of a tile: every pair of its panels. */
+/* The panels at row i and column k of the tile. */
+static void multiply_pair(const tile *t, int64_t step, int64_t i, int64_t k, const unsigned char *a,
+                          const unsigned char *b) {
+    const job *j = t->job;
+    int64_t n_rows = oct_min_i64(j->kernels->MR, t->n_rows - i);
+    int64_t n_cols = oct_min_i64(j->kernels->NR, t->n_cols - k);
+    bool begins = j->k == 0 && step == 0;
+    bool ends = j->k + j->n_k == j->problem->K && step == j->n_steps - 1;
+    float *acc = t->place == ACC_IN_PANEL ? t->acc : t->acc + i * t->ld_acc + k;
+    j->kernels->multiply(a, b, step_length(j, step), acc, t->ld_acc, n_rows, n_cols,
+                         begins ? OCT_OVERWRITE : OCT_ADD_TO_OUTPUT);
+    if (ends)
+        store_panel(t, t->row + i, t->col + k, n_rows, n_cols, acc);
+}
+
+/* One step of K of a tile: every pair of its panels. The outer panel stays in L1. */
 static void multiply_step(const gemm_run *run, const tile *t, int64_t step) {
     const job *j = t->job;
     const int64_t MR = j->kernels->MR, NR = j->kernels->NR;
-    bool begins = j->k == 0 && step == 0;
-    bool ends = j->k + j->n_k == j->problem->K && step == j->n_steps - 1;
-    oct_accumulate mode = begins ? OCT_OVERWRITE : OCT_ADD_TO_OUTPUT;
-    int64_t kc = step_length(j, step);
-    for (int64_t i = 0; i < t->n_rows; i += MR) {
-        int64_t n_rows = oct_min_i64(MR, t->n_rows - i);
-        const unsigned char *a = panel_at(run->a, &j->a, step, (t->row + i) / MR);
+    const int64_t a_first = t->row / MR, b_first = t->col / NR;
+    if (j->b.by_tile) {
         for (int64_t k = 0; k < t->n_cols; k += NR) {
-            int64_t n_cols = oct_min_i64(NR, t->n_cols - k);
-            const unsigned char *b = panel_at(run->b, &j->b, step, (t->col + k) / NR);
-            float *acc = t->place == ACC_IN_PANEL ? t->acc : t->acc + i * t->ld_acc + k;
-            j->kernels->multiply(a, b, kc, acc, t->ld_acc, n_rows, n_cols, mode);
-            if (ends)
-                store_panel(t, t->row + i, t->col + k, n_rows, n_cols, acc);
+            pack_b_panel(j, step, b_first + k / NR, t->panel);
+            for (int64_t i = 0; i < t->n_rows; i += MR)
+                multiply_pair(t, step, i, k, panel_at(run->a, &j->a, step, a_first + i / MR),
+                              t->panel);
         }
+        return;
+    }
+    for (int64_t i = 0; i < t->n_rows; i += MR) {
+        const unsigned char *a = t->panel;
+        if (j->a.by_tile)
+            pack_a_panel(j, step, a_first + i / MR, t->panel);
+        else
+            a = panel_at(run->a, &j->a, step, a_first + i / MR);
+        for (int64_t k = 0; k < t->n_cols; k += NR)
+            multiply_pair(t, step, i, k, a, panel_at(run->b, &j->b, step, b_first + k / NR));
     }
 }
 
@@ -412,7 +458,9 @@ static void store_zeros(const tile *t) {
 static void place_accumulators(tile *t, const gemm_run *run, int thread) {
     const job *j = t->job;
     const oct_gemm_problem *p = j->problem;
-    float *scratch = (float *)(void *)(run->scratch + (size_t)thread * run->scratch_bytes);
+    unsigned char *own = run->scratch + (size_t)thread * (run->scratch_bytes + run->panel_bytes);
+    float *scratch = (float *)(void *)own;
+    t->panel = own + run->scratch_bytes;
     switch (t->place) {
     case ACC_IN_C:
         t->ld_acc = p->ld_c;
@@ -464,7 +512,8 @@ static void run_tasks(int64_t n_tasks, oct_task task, gemm_run *run) {
 size_t oct_gemm_workspace(const oct_gemm_problem *problems, int64_t n_problems,
                           oct_gemm_mode mode) {
     layout l = measure(&(gemm_plan){problems, n_problems, mode});
-    return l.a_bytes + l.b_bytes + l.acc_bytes + l.scratch_bytes * (size_t)oct_threads();
+    return l.a_bytes + l.b_bytes + l.acc_bytes +
+           (l.scratch_bytes + l.panel_bytes) * (size_t)oct_threads();
 }
 
 void oct_gemm(const oct_gemm_problem *problems, int64_t n_problems, oct_gemm_mode mode,
@@ -479,7 +528,8 @@ void oct_gemm(const oct_gemm_problem *problems, int64_t n_problems, oct_gemm_mod
                     .b = base + l.a_bytes,
                     .acc = (float *)(void *)(base + l.a_bytes + l.b_bytes),
                     .scratch = base + l.a_bytes + l.b_bytes + l.acc_bytes,
-                    .scratch_bytes = l.scratch_bytes};
+                    .scratch_bytes = l.scratch_bytes,
+                    .panel_bytes = l.panel_bytes};
     cursor at = {0};
     while (next_round(&plan, &at, &r)) {
         run_tasks(r.n_packs, pack_task, &run);

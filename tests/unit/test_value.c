@@ -178,6 +178,14 @@ static void given_wrong_texts_one_line_says_where(void **state) {
         "f:2: not valid TOML: Error while parsing key-value pair: cannot redefine existing "
         "integer 'a'");
     expect_error(oct_toml_parse, "a = \"\\u0000\"\n", "f:1: a text holds a NUL character");
+    expect_error(oct_toml_parse, "a = 1\n[ = 2\n",
+                 "f:2: not valid TOML: a name is missing after [");
+    expect_error(oct_toml_parse, "[[\n", "f:1: not valid TOML: a name is missing after [");
+    expect_error_bytes(oct_toml_parse, "a = 1\n[\0b]\n", 11,
+                       "f:2: not valid TOML: a name is missing after [");
+    expect_error_bytes(oct_toml_parse, "a = 1\0", 6, "f:1: not valid TOML: a control character");
+    expect_error(oct_toml_parse, "# \x01\n", "f:1: not valid TOML: a control character");
+    expect_error(oct_toml_parse, "a = '\x02'\n", "f:1: not valid TOML: a control character");
     expect_error(oct_yaml_parse, "a: 1\nb: 2\na: 3\n",
                  "f:3: a: a key is given twice; first on line 1");
     expect_error(oct_yaml_parse, "a: \"\\0\"\n", "f:1: a text holds a NUL character");
@@ -191,6 +199,26 @@ static void given_wrong_texts_one_line_says_where(void **state) {
                  "f:1: an integer doesn't fit in 64 bits; got 99999999999999999999");
     expect_error(oct_yaml_parse, "a: 1\n---\nb: 2\n", "f: expected one document; got more");
     expect_error(oct_yaml_parse, "just a text\n", "f:1: expected a table of keys; got a string");
+}
+
+static void given_letters_beyond_ascii_outside_of_strings_they_are_refused(void **state) {
+    (void)state;
+    static const char *const texts[] = {"args\xc3\x84 = 1\n", "a = 1\xc3\x84\n", "\xc3\x84 = 1\n",
+                                        "a = [1,\xd2\x99]\n"};
+    for (size_t i = 0; i < COUNT(texts); i++) {
+        const oct_value *root;
+        oct_error err = {0};
+        oct_arena *arena = oct_arena_create();
+        assert_int_equal(oct_toml_parse("f", texts[i], strlen(texts[i]), arena, &root, &err),
+                         OCT_INVALID);
+        assert_memory_equal(err.message, "f:1: not valid TOML: ", 21);
+        oct_arena_destroy(arena);
+    }
+    oct_arena *arena = oct_arena_create();
+    const oct_value *root =
+        parse_good(oct_toml_parse, "# \xc3\x84\na = \"\"\"x \\\n  \xc3\x84\"\"\"\n", arena);
+    assert_string_equal(oct_value_find(root, "a")->string, "x \xc3\x84");
+    oct_arena_destroy(arena);
 }
 
 static void given_broken_yaml_the_error_has_a_line(void **state) {
@@ -263,7 +291,7 @@ static void given_dots_in_strings_and_comments_they_are_no_nesting(void **state)
     put_n(&b, ".", 200);
     oct_strbuf_puts(&b, "'''\nc = [");
     put_n(&b, "1.5, ", 100);
-    oct_strbuf_puts(&b, "]\n");
+    oct_strbuf_puts(&b, "]\nd = [\n [ -1],\n [ # none\n ]]\n[[e]]\n[ f.\"g\" ]\n");
     const oct_value *root = parse_good(oct_toml_parse, b.text, arena);
     assert_int_equal(oct_value_find(root, "c")->items.n, 100);
     assert_int_equal(oct_value_find(root, "c")->line, 5);
@@ -325,6 +353,7 @@ int main(void) {
         cmocka_unit_test(given_anchors_aliases_and_merge_keys_they_are_resolved),
         cmocka_unit_test(given_empty_texts_the_root_is_an_empty_table),
         cmocka_unit_test(given_wrong_texts_one_line_says_where),
+        cmocka_unit_test(given_letters_beyond_ascii_outside_of_strings_they_are_refused),
         cmocka_unit_test(given_broken_yaml_the_error_has_a_line),
         cmocka_unit_test(given_depth_beyond_the_limit_it_is_refused_and_the_stack_holds),
         cmocka_unit_test(given_the_deepest_legal_nesting_it_is_read),

@@ -12,6 +12,7 @@
 /* Logits of one slice of rows: at most this many elements, but rows enough for a fast product. */
 #define LOGITS_PER_SLICE ((int64_t)16 << 20)
 #define MIN_ROWS_PER_SLICE ((int64_t)256)
+#define ROW_STEP ((int64_t)64) /* slices of whole tiles of the product */
 
 static void begin(oct_step *step, int64_t B, int64_t S, oct_save save) {
     step->B = B;
@@ -108,7 +109,8 @@ static oct_status run_slice(oct_model *model, oct_step *step, const head_slice *
 static int64_t rows_per_slice(const oct_model *model, int64_t T) {
     if (model->output->base.ops != &oct_linear_ops)
         return T;
-    return oct_max_i64(MIN_ROWS_PER_SLICE, LOGITS_PER_SLICE / model->args.vocab_size);
+    int64_t n_rows = LOGITS_PER_SLICE / model->args.vocab_size;
+    return oct_max_i64(MIN_ROWS_PER_SLICE, n_rows - n_rows % ROW_STEP);
 }
 
 /* Loss, and when training its gradient with respect to h in dh. */

@@ -125,7 +125,8 @@ oct_status oct_cpu_cap(oct_cpu_features *features, const char *cap, oct_error *e
                         "got %s",
                         oct_cpu_model_name(), level_names[features->level], cap);
     features->level = level;
+    features->amx_bf16 = false; /* beyond every level that has a name */
     if (level < OCT_CPU_AVX512)
-        features->avx512_vnni = features->avx512_vbmi = features->amx_bf16 = false;
+        features->avx512_vnni = features->avx512_vbmi = false;
     return OCT_OK;
 }

@@ -24,8 +24,8 @@ oct_cpu_features oct_cpu_detect(void); /* the hardware, uncapped */
 const char *oct_cpu_model_name(void);  /* "Intel(R) Xeon(R) ...", from CPUID; static storage */
 const char *oct_cpu_level_name(oct_cpu_level level); /* "ref", "avx2", "avx512" */
 
-/* `features` limited to what `cap` names: ref, avx2, avx512 (VNNI and VBMI stay if present). NULL
- * or "" is no cap; an unknown name or a level that the CPU lacks is OCT_INVALID. */
+/* `features` limited to what `cap` names: ref, avx2, avx512 (VNNI and VBMI stay if present, AMX
+ * goes). NULL or "" is no cap; an unknown name or a level that the CPU lacks is OCT_INVALID. */
 oct_status oct_cpu_cap(oct_cpu_features *features, const char *cap, oct_error *err);
 
 #endif

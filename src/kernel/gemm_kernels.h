@@ -57,5 +57,7 @@ typedef struct oct_gemm_kernels {
 extern const oct_gemm_kernels oct_gemm_kernels_ref, oct_gemm_kernels_avx2, oct_gemm_kernels_avx512;
 /* OCT_GEMM_ALIGNED: 8-bit operands, AVX512-VNNI (and VBMI). */
 extern const oct_gemm_kernels oct_gemm_aligned_kernels_avx512;
+/* The same mode in AMX-BF16 tiles. */
+extern const oct_gemm_kernels oct_gemm_aligned_kernels_amx;
 
 #endif

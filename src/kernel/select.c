@@ -26,6 +26,10 @@ oct_kernels oct_kernels_select(oct_cpu_features features) {
     if (features.level >= OCT_CPU_AVX512 && features.avx512_vnni && features.avx512_vbmi)
         kernels.gemm_aligned = &oct_gemm_aligned_kernels_avx512;
 #endif
+#ifdef OCT_HAVE_AMX
+    if (kernels.gemm_aligned && features.amx_bf16)
+        kernels.gemm_aligned = &oct_gemm_aligned_kernels_amx;
+#endif
     return kernels;
 }
 

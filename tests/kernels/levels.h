@@ -36,8 +36,11 @@ static inline size_t kernel_sets(kernel_set sets[MAX_KERNEL_SETS]) {
     f.avx512_vbmi = cpu.avx512_vbmi;
     if (cpu.avx512_vbmi)
         add_kernel_set(sets, &n, "avx512+vbmi", f);
+    f.avx512_vnni = cpu.avx512_vnni;
     if (cpu.avx512_vnni && cpu.avx512_vbmi)
-        add_kernel_set(sets, &n, "avx512+vnni+vbmi", cpu);
+        add_kernel_set(sets, &n, "avx512+vnni+vbmi", f);
+    if (cpu.amx_bf16)
+        add_kernel_set(sets, &n, "avx512+amx", cpu);
     return n;
 }
 

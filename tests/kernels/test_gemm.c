@@ -610,15 +610,9 @@ static void given_any_operands_aligned_products_meet_the_error_bound(void **stat
 }
 
 /* Aligned sums have no definition to the bit, but threads and neighbours must not change them. */
-static void given_aligned_products_threads_and_batches_change_no_bit(void **state) {
-    (void)state;
+static void check_aligned_is_stable(const char *set) {
     enum { N = 12 };
-    if (!oct_gemm_supports(OCT_GEMM_ALIGNED)) {
-        printf("SKIPPED: this CPU's kernel set has no aligned product\n");
-        return;
-    }
     test_problem problems[N], *list[N];
-    int threads_before = oct_threads();
     oct_threads_set(1);
     for (uint64_t i = 0; i < N; i++) {
         problem_spec s = {.M = 1 + (int64_t)(i * 37 % 150),
@@ -640,10 +634,26 @@ static void given_aligned_products_threads_and_batches_change_no_bit(void **stat
         oct_threads_set(threads);
         run_problems(list, N, OCT_GEMM_ALIGNED);
         for (int i = 0; i < N; i++)
-            check_exact(&problems[i], "aligned, batch", threads);
+            check_exact(&problems[i], set, threads);
     }
     for (int i = 0; i < N; i++)
         free_problem(&problems[i]);
+}
+
+static void given_aligned_products_threads_and_batches_change_no_bit(void **state) {
+    (void)state;
+    kernel_set sets[MAX_KERNEL_SETS];
+    size_t n_sets = product_sets(sets);
+    oct_kernels before = *oct_kernels_current();
+    int threads_before = oct_threads();
+    for (size_t k = 0; k < n_sets; k++) {
+        oct_kernels_use(sets[k].kernels);
+        if (oct_gemm_supports(OCT_GEMM_ALIGNED))
+            check_aligned_is_stable(sets[k].name);
+        else
+            printf("SKIPPED: %s has no aligned product\n", sets[k].name);
+    }
+    oct_kernels_use(before);
     oct_threads_set(threads_before);
 }
 

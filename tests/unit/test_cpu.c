@@ -34,6 +34,7 @@ static void given_a_cap_the_level_and_its_extensions_go(void **state) {
     oct_cpu_features f = {OCT_CPU_AVX512, true, true, true};
     assert_int_equal(oct_cpu_cap(&f, "avx512", NULL), OCT_OK);
     assert_true(f.avx512_vnni && f.avx512_vbmi);
+    assert_false(f.amx_bf16);
     assert_int_equal(oct_cpu_cap(&f, "avx2", NULL), OCT_OK);
     assert_int_equal(f.level, OCT_CPU_AVX2);
     assert_false(f.avx512_vnni || f.avx512_vbmi || f.amx_bf16);

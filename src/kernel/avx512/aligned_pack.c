@@ -106,23 +106,13 @@ typedef struct rows16 {
 /* Codes of sixteen rows, [k / 4][row][4], `stride` bytes from a quad to the next. */
 OCT_INLINE void gather_codes(const oct_operand *x, int64_t row, __mmask16 lanes, int64_t k,
                              int64_t kc, uint8_t *codes, int64_t stride) {
-    const uint8_t *from = x->data;
     for (int64_t i = 0; i < kc; i += 64) {
         __m512i v[16];
         if (x->layout == OCT_K_CONTIGUOUS) {
             oct_load_16_rows(x, row, lanes, k + i, kc - i, v);
             oct_transpose_16x16(v);
         } else {
-            for (int j = 0; j < 16; j++) {
-                __m512i c[4];
-                for (int b = 0; b < 4; b++) {
-                    int64_t at = i + 4 * j + b;
-                    __mmask16 mask = at < kc ? lanes : 0;
-                    c[b] = _mm512_cvtepu8_epi32(
-                        _mm_maskz_loadu_epi8(mask, from + (k + (at < kc ? at : 0)) * x->ld + row));
-                }
-                v[j] = oct_merge_bytes(c[0], c[1], c[2], c[3]);
-            }
+            oct_load_quads_strided(x, row, lanes, k + i, kc - i, v);
         }
 #pragma GCC unroll 16
         for (int j = 0; j < 16; j++)

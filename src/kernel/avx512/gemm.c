@@ -114,9 +114,14 @@ static void pack_a(const oct_operand *a, int64_t row, int64_t n_rows, int64_t k,
     pack(a, row, n_rows, k, kc, panel, MR);
 }
 
+void oct_gemm_pack_32_avx512(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k,
+                             int64_t kc, float *panel) {
+    pack(x, row, n_rows, k, kc, panel, NR);
+}
+
 static void pack_b(const oct_operand *b, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
                    void *panel) {
-    pack(b, row, n_rows, k, kc, panel, NR);
+    oct_gemm_pack_32_avx512(b, row, n_rows, k, kc, panel);
 }
 
 /* --- multiplying --- */
@@ -183,7 +188,8 @@ static inline __attribute__((always_inline)) void tile(const float *a, const flo
 TILE(1)
 TILE(2)
 TILE(3)
-TILE(4) TILE(5) TILE(6) TILE(7) TILE(8) TILE(9) TILE(10) TILE(11) TILE(12) TILE(13) TILE(14)
+TILE(4)
+TILE(5) TILE(6) TILE(7) TILE(8) TILE(9) TILE(10) TILE(11) TILE(12) TILE(13) TILE(14)
 #undef TILE
 
 #define TILES(rows)                                                                                \

@@ -2,6 +2,7 @@
 #ifndef OCT_KERNEL_AVX512_PACK_H
 #define OCT_KERNEL_AVX512_PACK_H
 
+#include "kernel/avx512/encode.h"
 #include "kernel/avx512/lanes.h"
 #include "kernel/gemm.h"
 
@@ -48,6 +49,24 @@ static inline __attribute__((always_inline)) void oct_load_16_rows(const oct_ope
     for (int r = 0; r < 16; r++) {
         bool used = lanes >> r & 1;
         v[r] = _mm512_maskz_loadu_epi8(used ? valid : 0, used ? codes + r * x->ld : codes);
+    }
+}
+
+/* The same sixteen rows of an operand whose K is strided, as a transpose would leave them: v[j]
+ * lane r = codes of k = 4 j .. 4 j + 3. */
+static inline __attribute__((always_inline)) void
+oct_load_quads_strided(const oct_operand *x, int64_t row, __mmask16 lanes, int64_t k, int64_t n_k,
+                       __m512i v[16]) {
+    const uint8_t *codes = (const uint8_t *)x->data + k * x->ld + row;
+    for (int j = 0; j < 16; j++) {
+        __m512i c[4];
+#pragma GCC unroll 4
+        for (int b = 0; b < 4; b++) {
+            bool used = 4 * j + b < n_k;
+            c[b] = _mm512_cvtepu8_epi32(
+                _mm_maskz_loadu_epi8(used ? lanes : 0, used ? codes + (4 * j + b) * x->ld : codes));
+        }
+        v[j] = oct_merge_bytes(c[0], c[1], c[2], c[3]);
     }
 }
 

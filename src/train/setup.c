@@ -50,18 +50,38 @@ static oct_status set_arg(const oct_job *job, const oct_value *item, oct_model_a
                     cause.message);
 }
 
+/* The dimensions before [model.args]. */
+static oct_status base_args(const oct_job *job, oct_model_args *args, oct_error *err) {
+    oct_error cause = {0};
+    if (!*job->model.flavor && job->form == OCT_JOB_MINDSPEED) {
+        if (oct_setup_model_args_from_hf(job->model.hf_assets_path, args, &cause) != OCT_OK)
+            return fail_at(job, "model.hf_assets_path", &cause, err);
+        const char *family = oct_model_family_name(args->family);
+        if (!*job->model.name || strcmp(job->model.name, family) == 0)
+            return OCT_OK;
+        return oct_fail(err, OCT_INVALID,
+                        "%s: model.name: expected %s, as config.json says; got %s",
+                        oct_job_where(job, "model.name"), family, job->model.name);
+    }
+    if (oct_model_args_flavor(job->model.name, job->model.flavor, args, &cause) == OCT_OK)
+        return OCT_OK;
+    /* the message names the key */
+    const char *key = oct_model_flavors(job->model.name) ? "model.flavor" : "model.name";
+    return oct_fail(err, cause.status, "%s: %s", oct_job_where(job, key), cause.message);
+}
+
 oct_status oct_setup_model_args(const oct_job *job, oct_model_args *args, oct_error *err) {
     oct_error cause = {0};
-    if (oct_model_args_flavor(job->model.name, job->model.flavor, args, &cause) != OCT_OK)
-        return fail_at(job, oct_model_flavors(job->model.name) ? "model.flavor" : "model.name",
-                       &cause, err);
+    oct_status status = base_args(job, args, err);
+    if (status != OCT_OK)
+        return status;
     /* Positions for the longest sequence; the user's own max_seq_len wins. */
     args->max_seq_len = job->training.seq_len;
     if (job->validation.enable)
         args->max_seq_len = oct_max_i64(args->max_seq_len, job->validation.seq_len);
     const oct_value *item = job->model.args ? job->model.args->items.first : NULL;
     for (; item; item = item->next) {
-        oct_status status = set_arg(job, item, args, err);
+        status = set_arg(job, item, args, err);
         if (status != OCT_OK)
             return status;
     }

@@ -9,9 +9,12 @@
 #include "io/tokenizer.h"
 #include "model/model.h"
 
-/* The flavor's dimensions with [model.args] applied, and room for training.seq_len positions;
- * resolved. */
+/* The flavor's dimensions, or without a flavor (YAML) those of model.hf_assets_path's config.json,
+ * with [model.args] applied and room for training.seq_len positions; resolved. */
 oct_status oct_setup_model_args(const oct_job *job, oct_model_args *args, oct_error *err);
+
+/* The dimensions that `folder`/config.json says; not resolved yet. */
+oct_status oct_setup_model_args_from_hf(const char *folder, oct_model_args *args, oct_error *err);
 
 /* What activations are computed in: training.mixed_precision_param. */
 oct_dtype oct_setup_activation(const oct_job *job);

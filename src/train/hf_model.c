@@ -1,11 +1,72 @@
-/* Reads a model's parameters from a Hugging Face folder. Rows of heads that Hugging Face rotates
- * another way are permuted (model/hf_names.h). */
+/* A model from a Hugging Face folder: its dimensions from config.json, its parameters from the
+ * safetensors files. Rows of heads that Hugging Face rotates another way are permuted
+ * (model/hf_names.h). */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "io/hf.h"
 #include "model/hf_names.h"
 #include "train/setup.h"
+
+/* ---- dimensions ---- */
+
+static oct_status fail_config(const char *folder, const char *key, const char *expected,
+                              const char *got, oct_error *err) {
+    return oct_fail(err, OCT_INVALID, "%s/config.json: %s: not supported; expected %s; got \"%s\"",
+                    folder, key, expected, got);
+}
+
+static oct_status check_config(const oct_hf_config *config, const char *folder, oct_error *err) {
+    bool known =
+        strcmp(config->model_type, "llama") == 0 || strcmp(config->model_type, "qwen3") == 0;
+    if (!known)
+        return fail_config(folder, "model_type", "llama or qwen3", config->model_type, err);
+    if (strcmp(config->hidden_act, "silu") != 0)
+        return fail_config(folder, "hidden_act", "silu", config->hidden_act, err);
+    if (config->attention_bias)
+        return fail_config(folder, "attention_bias", "false", "true", err);
+    if (config->rope_type == OCT_HF_ROPE_YARN)
+        return fail_config(folder, "rope_scaling", "none or llama3", "yarn", err);
+    return OCT_OK;
+}
+
+oct_status oct_setup_model_args_from_hf(const char *folder, oct_model_args *args, oct_error *err) {
+    oct_hf_config config;
+    oct_status status = oct_hf_config_read(folder, &config, err);
+    if (status == OCT_OK)
+        status = check_config(&config, folder, err);
+    if (status != OCT_OK)
+        return status;
+    const char *name = strcmp(config.model_type, "llama") == 0 ? "llama3" : "qwen3";
+    /* A flavor gives what config.json doesn't say: how parameters start. */
+    status = oct_model_args_flavor(name, oct_model_flavors(name)[0], args, err);
+    if (status != OCT_OK)
+        return status;
+    snprintf(args->flavor, sizeof args->flavor, "%s", "config.json");
+    args->vocab_size = config.vocab_size;
+    args->dim = config.hidden_size;
+    args->n_layers = config.num_hidden_layers;
+    args->n_heads = config.num_attention_heads;
+    args->n_kv_heads = config.num_key_value_heads;
+    args->head_dim = config.head_dim;
+    args->hidden_dim = config.intermediate_size;
+    args->norm_eps = config.rms_norm_eps;
+    args->max_seq_len = config.max_position_embeddings;
+    args->enable_weight_tying = config.tie_word_embeddings;
+    args->rope_theta = config.rope_theta;
+    args->rope_scaling = OCT_ROPE_UNSCALED;
+    if (config.rope_type != OCT_HF_ROPE_LLAMA3)
+        return OCT_OK;
+    args->rope_scaling = OCT_ROPE_LLAMA3;
+    args->rope_scaling_factor = config.rope_factor;
+    args->rope_low_freq_factor = config.rope_low_freq_factor;
+    args->rope_high_freq_factor = config.rope_high_freq_factor;
+    args->rope_original_max_position_embeddings = config.rope_original_max_position_embeddings;
+    return OCT_OK;
+}
+
+/* ---- parameters ---- */
 
 /* Little-endian bytes at any alignment to fp32. */
 static bool read_floats(const oct_safetensors_tensor *from, int64_t n, float *to) {

@@ -1,0 +1,257 @@
+/* From a job to its parts: models of Hugging Face folders, frozen modules, recipes put in place. */
+#include "train_support.h"
+
+#include <math.h>
+
+#include "io/hf.h"
+#include "model/hf_names.h"
+#include "train/conversion.h"
+#include "train/inference.h"
+#include "train/setup.h"
+#include "train/variant.h"
+
+#define LIST(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static const char config_json[] =
+    "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"hidden_size\": 64, "
+    "\"intermediate_size\": 96, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, "
+    "\"num_key_value_heads\": 2, \"vocab_size\": 320, \"rms_norm_eps\": 1e-6, \"rope_theta\": "
+    "5000, "
+    "\"hidden_act\": \"%s\"}";
+
+static void write_config(const workshop *w, const char *activation) {
+    char path[128], text[1024];
+    workshop_path(w, "config.json", path);
+    int n = snprintf(text, sizeof text, config_json, activation);
+    assert_int_equal(oct_file_write(path, text, (size_t)n, NULL), OCT_OK);
+}
+
+/* A model as the job says, drawn from `seed`. */
+static oct_model *make_model(const oct_job *job, uint64_t seed) {
+    oct_model_args args;
+    oct_model *model = NULL;
+    oct_error err = {0};
+    if (oct_setup_model_args(job, &args, &err) != OCT_OK ||
+        oct_model_create(&args, OCT_PARAMS_ALLOCATED, &model, &err) != OCT_OK)
+        fail_msg("%s", err.message);
+    oct_model_init(model, seed);
+    return model;
+}
+
+/* Writes a model as Hugging Face lays it out, by hand. */
+static void write_hf(oct_model *model, const char *folder) {
+    const oct_model_args *args = oct_model_get_args(model);
+    int64_t n;
+    oct_param *const *params = oct_model_params(model, &n);
+    oct_safetensors_item *items = oct_calloc_array((size_t)n, sizeof *items);
+    char(*names)[OCT_HF_MODULE_NAME_SIZE] = oct_calloc_array((size_t)n, sizeof *names);
+    float **copies = oct_calloc_array((size_t)n, sizeof *copies);
+    for (int64_t i = 0; i < n; i++) {
+        const oct_param *p = params[i];
+        int64_t size = oct_param_elements(p), heads = oct_hf_permuted_heads(args, p->name);
+        int64_t cols = size / p->shape[0], head_dim = heads ? p->shape[0] / heads : 0;
+        copies[i] = oct_malloc_array((size_t)size, sizeof **copies);
+        /* torchtitan's rows of a head are pairs (0,1), (2,3), ...; Hugging Face's are two halves */
+        for (int64_t r = 0; r < p->shape[0]; r++) {
+            int64_t in_head = head_dim ? r % head_dim : 0;
+            int64_t to = head_dim ? r - in_head + in_head % 2 * (head_dim / 2) + in_head / 2 : r;
+            memcpy(copies[i] + to * cols, p->value + r * cols, (size_t)cols * sizeof **copies);
+        }
+        assert_true(oct_hf_name(args->family, p->name, names[i]));
+        oct_tensor tensor = {.dtype = OCT_F32, .n_dims = p->n_dims, .data = copies[i]};
+        memcpy(tensor.shape, p->shape, sizeof p->shape);
+        items[i] = oct_safetensors_item_of(names[i], &tensor);
+    }
+    assert_int_equal(oct_hf_model_write(folder, items, n, 0, NULL), OCT_OK);
+    for (int64_t i = 0; i < n; i++)
+        oct_free(copies[i]);
+    oct_free(copies);
+    oct_free(names);
+    oct_free(items);
+}
+
+static void given_a_hugging_face_folder_its_weights_are_read(void **state) {
+    (void)state;
+    workshop w;
+    oct_job job;
+    oct_error err = {0};
+    char from[128];
+    int64_t n;
+    workshop_open(&w, 400);
+    snprintf(from, sizeof from, "--checkpoint.initial_load_path=%s", w.folder);
+    load_job(&w, &job, LIST("--checkpoint.enable", "--checkpoint.initial_load_in_hf", from));
+    oct_model *written = make_model(&job, 1), *read = make_model(&job, 2);
+    write_hf(written, w.folder);
+    assert_int_equal(oct_setup_parameters(&job, 3, read, &err), OCT_OK);
+    oct_param *const *a = oct_model_params(written, &n), *const *b = oct_model_params(read, &n);
+    for (int64_t i = 0; i < n; i++)
+        assert_memory_equal(a[i]->value, b[i]->value,
+                            (size_t)oct_param_elements(a[i]) * sizeof(float));
+    oct_model_destroy(written);
+    oct_model_destroy(read);
+    oct_job_free(&job);
+    workshop_close(&w);
+}
+
+static void write_yaml(const workshop *w, char path[128], const char *rest) {
+    char text[1024];
+    workshop_path(w, "job.yaml", path);
+    int n = snprintf(text, sizeof text,
+                     "model:\n  model_name_or_path: %s\n"
+                     "training:\n  train_iters: 2\n  micro_batch_size: 2\n%s",
+                     w->folder, rest);
+    assert_int_equal(oct_file_write(path, text, (size_t)n, NULL), OCT_OK);
+}
+
+static void given_a_yaml_job_the_dimensions_are_those_of_config_json(void **state) {
+    (void)state;
+    workshop w;
+    oct_job job;
+    oct_error err = {0};
+    oct_model_args args;
+    char path[128];
+    workshop_open(&w, 400);
+    write_config(&w, "silu");
+    write_yaml(&w, path, "");
+    assert_int_equal(oct_job_load(path, NULL, 0, &job, &err), OCT_OK);
+    if (oct_setup_model_args(&job, &args, &err) != OCT_OK)
+        fail_msg("%s", err.message);
+    assert_int_equal(args.family, OCT_MODEL_LLAMA3);
+    assert_int_equal(args.dim, 64);
+    assert_int_equal(args.hidden_dim, 96);
+    assert_int_equal(args.n_layers, 2);
+    assert_int_equal(args.n_kv_heads, 2);
+    assert_int_equal(args.vocab_size, 320);
+    assert_true(args.norm_eps == 1e-6 && args.rope_theta == 5000);
+    write_config(&w, "gelu");
+    assert_int_equal(oct_setup_model_args(&job, &args, &err), OCT_INVALID);
+    assert_non_null(strstr(err.message, "hidden_act"));
+    oct_job_free(&job);
+    workshop_close(&w);
+}
+
+static void given_a_yaml_plan_hugging_face_names_decide(void **state) {
+    (void)state;
+    workshop w;
+    oct_job job;
+    oct_error err = {0};
+    oct_conversion *conversion;
+    char path[128];
+    workshop_open(&w, 400);
+    write_config(&w, "silu");
+    write_yaml(&w, path,
+               "  quantization_plan:\n    recipe_name: dynamic_MX-1-1-32_E4M3_E4M3_E4M3\n"
+               "    apply_modules: ['model.layers.{*}']\n"
+               "    ignored_modules: ['*down_proj', 'lm_head']\n");
+    assert_int_equal(oct_job_load(path, NULL, 0, &job, &err), OCT_OK);
+    oct_model *model = make_model(&job, 1);
+    if (oct_conversion_create(&job, model, &conversion, &err) != OCT_OK)
+        fail_msg("%s", err.message);
+    const oct_plan *plan = oct_conversion_plan(conversion);
+    int n_converted = 0;
+    for (int64_t i = 0; i < plan->n_rows; i++) {
+        const oct_plan_row *row = &plan->rows[i];
+        n_converted += row->recipe != NULL;
+        if (strstr(row->name, "down_proj") || strcmp(row->name, "lm_head") == 0)
+            assert_null(row->recipe);
+    }
+    assert_int_equal(plan->n_rows, 2 * 7 + 1);
+    assert_int_equal(n_converted, 2 * 6);
+    oct_model_destroy(model);
+    oct_conversion_destroy(conversion);
+    oct_job_free(&job);
+    workshop_close(&w);
+}
+
+static void given_frozen_modules_their_parameters_do_not_train(void **state) {
+    (void)state;
+    workshop w;
+    oct_job job;
+    oct_error err = {0};
+    char path[128];
+    workshop_open(&w, 400);
+    write_config(&w, "silu");
+    write_yaml(&w, path, "");
+    const char *freeze = "--model.freeze=model.embed_tokens,model.layers.0";
+    assert_int_equal(oct_job_load(path, &freeze, 1, &job, &err), OCT_OK);
+    oct_model *model = make_model(&job, 1);
+    assert_int_equal(oct_setup_frozen(&job, model, &err), OCT_OK);
+    assert_true(oct_model_find_param(model, "tok_embeddings.weight")->frozen);
+    assert_true(oct_model_find_param(model, "layers.0.attention.wq.weight")->frozen);
+    assert_true(oct_model_find_param(model, "layers.0.ffn_norm.weight")->frozen);
+    assert_false(oct_model_find_param(model, "layers.1.attention.wq.weight")->frozen);
+    assert_false(oct_model_find_param(model, "output.weight")->frozen);
+    oct_model_destroy(model);
+    oct_job_free(&job);
+    workshop_close(&w);
+}
+
+static int n_converters(const oct_job *job, const char *name) {
+    int n = 0;
+    for (size_t i = 0; i < job->model.converters.n; i++)
+        n += strcmp(job->model.converters.items[i], name) == 0;
+    return n;
+}
+
+static void given_another_recipe_the_job_changes_only_in_it(void **state) {
+    (void)state;
+    workshop w;
+    oct_job job;
+    oct_error err = {0};
+    const char *overrides[] = {"--model.converters=npu_rope,quantize.linear.mx",
+                               "--training.mixed_precision_param=float32"};
+    workshop_open(&w, 400);
+    assert_int_equal(oct_variant_load(w.job_path, overrides, 2, "bf16", &job, &err), OCT_OK);
+    assert_int_equal(n_converters(&job, "quantize.linear.mx"), 0);
+    assert_int_equal(n_converters(&job, "npu_rope"), 1);
+    assert_int_equal(job.training.mixed_precision_param, OCT_JOB_BFLOAT16);
+    oct_job_free(&job);
+    assert_int_equal(oct_variant_load(w.job_path, NULL, 0, "FP32", &job, &err), OCT_OK);
+    assert_int_equal(job.training.mixed_precision_param, OCT_JOB_FLOAT32);
+    oct_job_free(&job);
+    assert_int_equal(oct_variant_load(w.job_path, overrides, 2, "hif8", &job, &err), OCT_OK);
+    assert_int_equal(n_converters(&job, "quantize.linear.mx"), 1);
+    assert_string_equal(job.quantize.linear.mx.recipe_name, "hif8");
+    assert_int_equal(job.training.mixed_precision_param, OCT_JOB_FLOAT32);
+    oct_job_free(&job);
+    assert_int_equal(oct_variant_load(w.job_path, NULL, 0, "mxfp9", &job, &err), OCT_INVALID);
+    workshop_close(&w);
+}
+
+static void given_logits_sampling_obeys_temperature_top_k_and_seed(void **state) {
+    (void)state;
+    const float logits[] = {0, 3, 1, 3, -INFINITY};
+    int counts[5] = {0};
+    oct_sampling greedy = {0};
+    assert_int_equal(oct_sample(logits, 5, &greedy, 0), 1); /* the lower id of equal logits */
+    oct_sampling two = {.temperature = 1, .top_k = 2, .seed = 9};
+    for (int i = 0; i < 400; i++)
+        counts[oct_sample(logits, 5, &two, i)]++;
+    assert_int_equal(counts[1] + counts[3], 400);
+    assert_in_range(counts[1], 150, 250);
+    oct_sampling all = {.temperature = 2, .seed = 9};
+    memset(counts, 0, sizeof counts);
+    for (int i = 0; i < 4000; i++) {
+        int32_t id = oct_sample(logits, 5, &all, i);
+        assert_int_equal(id, oct_sample(logits, 5, &all, i));
+        counts[id]++;
+    }
+    /* softmax(logits / 2) is 0.0862, 0.3861, 0.1421, 0.3861, 0 */
+    assert_in_range(counts[0], 345 - 80, 345 + 80);
+    assert_in_range(counts[2], 568 - 90, 568 + 90);
+    assert_int_equal(counts[4], 0);
+    const float bad[] = {0, NAN};
+    assert_int_equal(oct_sample(bad, 2, &all, 0), -1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(given_a_hugging_face_folder_its_weights_are_read),
+        cmocka_unit_test(given_a_yaml_job_the_dimensions_are_those_of_config_json),
+        cmocka_unit_test(given_a_yaml_plan_hugging_face_names_decide),
+        cmocka_unit_test(given_frozen_modules_their_parameters_do_not_train),
+        cmocka_unit_test(given_another_recipe_the_job_changes_only_in_it),
+        cmocka_unit_test(given_logits_sampling_obeys_temperature_top_k_and_seed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

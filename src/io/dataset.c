@@ -193,8 +193,10 @@ static oct_status open_segments(oct_dataset *d, const char *path, const oct_toke
                           MAX_PACKED_FILES);
     if (!status) {
         d->segments = oct_calloc_array(packed ? list.n : 1, sizeof *d->segments);
-        if (!d->segments)
-            status = oct_fail_memory(err);
+        if (!d->segments) {
+            oct_fail_memory(err);
+            status = OCT_NO_MEMORY;
+        }
     }
     if (!status)
         status = packed ? open_packed(d, &list, tokenizer, o, err)
@@ -318,7 +320,7 @@ static oct_status read_tokens(const oct_dataset *d, int64_t first, int64_t n, in
                 return oct_fail(err, OCT_INVALID,
                                 "data set: token %lld isn't in the vocabulary; expected 0 to %lld; "
                                 "got %d: the packed file is damaged",
-                                (long long)(at + i), (long long)d->vocab_size - 1, (int)tokens[i]);
+                                (long long)at + i, (long long)d->vocab_size - 1, (int)tokens[i]);
         at += here;
         tokens += here;
         n -= here;

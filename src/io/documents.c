@@ -100,7 +100,7 @@ typedef enum other_files { OTHERS_REFUSED, OTHERS_LEFT_OUT } other_files;
 static oct_status add_file(oct_file_list *list, const char *path, other_files others,
                            oct_error *err) {
     uint8_t head[8];
-    struct stat st;
+    struct stat st = {0};
     oct_status status = read_head(path, head, &st, err);
     if (status)
         return status;

@@ -219,7 +219,7 @@ oct_status oct_packed_append(oct_packed_writer *w, const int32_t *ids, size_t n,
 
 static oct_status write_header(oct_packed_writer *w, int64_t n_documents, oct_error *err) {
     uint8_t header[OCT_PACKED_HEADER_BYTES] = {0};
-    memcpy(header, OCT_PACKED_MAGIC, 8);
+    memcpy(header, OCT_PACKED_MAGIC, sizeof OCT_PACKED_MAGIC); /* the version covers its NUL */
     put(header, 8, VERSION, 4);
     put(header, 12, (uint64_t)w->id_bytes, 4);
     put(header, 16, (uint64_t)w->n_tokens, 8);

@@ -109,14 +109,12 @@ oct_status oct_tokenizer_finish(oct_tokenizer *t, oct_error *err) {
         qsort(t->added, t->n_added, sizeof *t->added, longest_first);
     for (size_t i = 0; i < t->n_added; i++)
         t->starts_added[(uint8_t)t->added[i].content[0]] = true;
-    t->lock = oct_malloc(sizeof *t->lock);
-    t->idle = oct_calloc_array(1, sizeof *t->idle);
-    if (!t->idle || !t->lock || compute_hash(t)) {
-        oct_free(t->lock);
-        t->lock = NULL;
+    t->pool = oct_calloc_array(1, sizeof *t->pool);
+    if (!t->pool)
         return oct_fail_memory(err);
-    }
-    pthread_mutex_init(t->lock, NULL);
+    pthread_mutex_init(&t->pool->lock, NULL);
+    if (compute_hash(t))
+        return oct_fail_memory(err);
     return OCT_OK;
 }
 
@@ -130,15 +128,14 @@ static void encoder_free(oct_encoder *encoder) {
 void oct_tokenizer_free(oct_tokenizer *t) {
     if (!t)
         return;
-    while (t->idle && *t->idle) {
-        oct_encoder *encoder = *t->idle;
-        *t->idle = encoder->next;
+    while (t->pool && t->pool->idle) {
+        oct_encoder *encoder = t->pool->idle;
+        t->pool->idle = encoder->next;
         encoder_free(encoder);
     }
-    if (t->lock)
-        pthread_mutex_destroy(t->lock);
-    oct_free(t->lock);
-    oct_free(t->idle);
+    if (t->pool)
+        pthread_mutex_destroy(&t->pool->lock);
+    oct_free(t->pool);
     for (size_t i = 0; i < t->n_added; i++)
         oct_free(t->added[i].content);
     oct_free(t->added);
@@ -148,20 +145,20 @@ void oct_tokenizer_free(oct_tokenizer *t) {
 }
 
 static oct_encoder *borrow_encoder(const oct_tokenizer *t) {
-    pthread_mutex_lock(t->lock);
-    oct_encoder *encoder = *t->idle;
+    pthread_mutex_lock(&t->pool->lock);
+    oct_encoder *encoder = t->pool->idle;
     if (encoder)
-        *t->idle = encoder->next;
-    pthread_mutex_unlock(t->lock);
+        t->pool->idle = encoder->next;
+    pthread_mutex_unlock(&t->pool->lock);
     return encoder ? encoder : oct_calloc_array(1, sizeof *encoder);
 }
 
 static void return_encoder(const oct_tokenizer *t, oct_encoder *encoder) {
     encoder->out.n = 0;
-    pthread_mutex_lock(t->lock);
-    encoder->next = *t->idle;
-    *t->idle = encoder;
-    pthread_mutex_unlock(t->lock);
+    pthread_mutex_lock(&t->pool->lock);
+    encoder->next = t->pool->idle;
+    t->pool->idle = encoder;
+    pthread_mutex_unlock(&t->pool->lock);
 }
 
 int64_t oct_tokenizer_vocab_size(const oct_tokenizer *t) {

@@ -21,6 +21,11 @@ typedef struct oct_added_token {
 
 typedef struct oct_encoder oct_encoder; /* memory of one call of encode, reused by later ones */
 
+typedef struct oct_encoder_pool {
+    pthread_mutex_t lock;
+    oct_encoder *idle;
+} oct_encoder_pool;
+
 struct oct_tokenizer {
     oct_bpe bpe;
     oct_pretokenizer pretokenizer;
@@ -29,8 +34,7 @@ struct oct_tokenizer {
     bool starts_added[256]; /* an added token starts with this byte */
     int32_t bos, eos;
     uint64_t hash;
-    pthread_mutex_t *lock; /* of `idle` */
-    oct_encoder **idle;
+    oct_encoder_pool *pool; /* apart, as it changes while the tokenizer doesn't */
 };
 
 /* Sorts the added tokens, computes the hash and prepares the pool of encoders: after this the

@@ -517,9 +517,9 @@ oct_status oct_tokenizer_load(const char *path, oct_tokenizer **tokenizer, oct_e
     json_t *root = NULL;
     *tokenizer = NULL;
     oct_tokenizer *t = oct_calloc_array(1, sizeof *t);
-    oct_status status = find_files(path, &file, &folder, err);
     if (!t)
-        status = oct_fail_memory(err);
+        return oct_fail_memory(err);
+    oct_status status = find_files(path, &file, &folder, err);
     reader r = {file, t, false, err};
     if (!status)
         status = read_json(file, &root, err);

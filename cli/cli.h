@@ -6,6 +6,7 @@
 
 #include <octet/status.h>
 
+oct_status cli_bench(int argc, char **argv, oct_error *err);
 oct_status cli_compare(int argc, char **argv, oct_error *err);
 oct_status cli_data(int argc, char **argv, oct_error *err);
 oct_status cli_eval(int argc, char **argv, oct_error *err);

@@ -23,6 +23,7 @@ static const cli_command commands[] = {
     {"generate", "continues a prompt", cli_generate},
     {"tokenizer", "train a tokenizer; text to token ids and back", cli_tokenizer},
     {"data", "texts to packed token files", cli_data},
+    {"bench", "this machine's kernels against fp32 libraries and memcpy", cli_bench},
     {"info", "what this machine has and which kernels are used", cli_info},
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };

@@ -1,0 +1,123 @@
+/* All measurements, and their table. */
+#include "bench.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/nearest.h"
+#include "base/thread.h"
+#include "kernel/select.h"
+
+typedef oct_status measurement(const bench_options *options, json_t *rows, oct_error *err);
+
+static const struct {
+    const char *name;
+    measurement *run;
+} measurements[] = {{"products", bench_products},
+                    {"skinny", bench_skinny},
+                    {"linear", bench_linear},
+                    {"quantizers", bench_quantizers},
+                    {"errors", bench_errors}};
+enum { N_MEASUREMENTS = sizeof measurements / sizeof measurements[0] };
+
+static oct_status check_choice(const char *only, oct_error *err) {
+    const char *names[N_MEASUREMENTS];
+    for (int i = 0; i < N_MEASUREMENTS; i++) {
+        names[i] = measurements[i].name;
+        if (!only || strcmp(only, names[i]) == 0)
+            return OCT_OK;
+    }
+    const char *nearest = oct_nearest_name(only, names, N_MEASUREMENTS);
+    return oct_fail(err, OCT_INVALID,
+                    "--only: unknown measurement; expected products, skinny, linear, quantizers or "
+                    "errors; got \"%s\"%s%s%s",
+                    only, nearest ? " (did you mean " : "", nearest ? nearest : "",
+                    nearest ? "?)" : "");
+}
+
+oct_status bench_run(const bench_options *options, json_t **result, oct_error *err) {
+    oct_status status = check_choice(options->only, err);
+    int threads_before = oct_threads();
+    *result = NULL;
+    if (status != OCT_OK)
+        return status;
+    oct_threads_set(options->threads);
+    bench_peers_load(options->threads);
+    json_t *rows = json_array();
+    for (int i = 0; i < N_MEASUREMENTS && status == OCT_OK; i++)
+        if (!options->only || strcmp(options->only, measurements[i].name) == 0)
+            status = measurements[i].run(options, rows, err);
+    oct_threads_set(threads_before);
+    if (status != OCT_OK) {
+        json_decref(rows);
+        return status;
+    }
+    const oct_kernels *kernels = oct_kernels_current();
+    *result = json_pack("{s:s,s:s,s:b,s:b,s:i,s:b,s:b,s:o}", "cpu", oct_cpu_model_name(), "kernels",
+                        oct_cpu_level_name(kernels->features.level), "aligned",
+                        oct_gemm_supports(OCT_GEMM_ALIGNED), "amx",
+                        oct_gemm_supports(OCT_GEMM_ALIGNED) && kernels->features.amx_bf16,
+                        "threads", options->threads, "onednn", bench_has_onednn(), "openblas",
+                        bench_has_openblas(), "rows", rows);
+    if (!*result)
+        return oct_fail(err, OCT_NO_MEMORY, "bench: no memory for the result");
+    return OCT_OK;
+}
+
+static double number(const json_t *row, const char *key) {
+    return json_number_value(json_object_get(row, key));
+}
+
+static const char *text(const json_t *row, const char *key) {
+    const char *value = json_string_value(json_object_get(row, key));
+    return value ? value : "";
+}
+
+static double rate(const json_t *row, const char *name) {
+    return number(json_object_get(json_object_get(row, "rates"), name), "gflops");
+}
+
+static double spread(const json_t *row, const char *name) {
+    return number(json_object_get(json_object_get(row, "rates"), name), "spread");
+}
+
+static void print_product(const json_t *row) {
+    printf("%-8s %-16s %-12s %5.0f x %5.0f x %5.0f  onednn %6.1f  openblas %6.1f  mx %7.1f  "
+           "ratio %5.2f  (exact %4.2f, fp32 %4.2f)  spread %.0f %%\n",
+           text(row, "what"), text(row, "pass"), text(row, "data"), number(row, "M"),
+           number(row, "N"), number(row, "K"), rate(row, "onednn"), rate(row, "openblas"),
+           rate(row, "mx"), number(row, "mx_ratio"), number(row, "mx_exact_ratio"),
+           number(row, "fp32_ratio"), 100 * spread(row, "mx"));
+}
+
+static void print_quantizer(const json_t *row) {
+    printf("%-10s %-6s %-9s %5.0f x %5.0f  %6.1f GB/s  memcpy %6.1f  ratio %5.2f  spread %.0f %%\n",
+           text(row, "what"), text(row, "quantizer"), text(row, "dtype"), number(row, "rows"),
+           number(row, "cols"), number(row, "gb_per_second"), number(row, "memcpy_gb_per_second"),
+           number(row, "ratio"), 100 * number(row, "spread"));
+}
+
+static void print_error(const json_t *row) {
+    printf("%-10s %-12s K %5.0f  onednn %.2g  openblas %.2g  mx %.2g  mx_exact %.2g\n",
+           text(row, "what"), text(row, "data"), number(row, "K"), number(row, "onednn"),
+           number(row, "openblas"), number(row, "mx"), number(row, "mx_exact"));
+}
+
+void bench_print(const json_t *result) {
+    const json_t *rows = json_object_get(result, "rows");
+    printf("cpu: %s; kernels: %s%s; threads: %.0f; onednn: %s; openblas: %s\n", text(result, "cpu"),
+           text(result, "kernels"), json_is_true(json_object_get(result, "amx")) ? " amx" : "",
+           number(result, "threads"),
+           json_is_true(json_object_get(result, "onednn")) ? "yes" : "not installed",
+           json_is_true(json_object_get(result, "openblas")) ? "yes" : "not installed");
+    printf("rates in GFLOP/s; ratio: the faster library's time over ours, packing included\n");
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i);
+        if (strcmp(text(row, "what"), "quantizer") == 0)
+            print_quantizer(row);
+        else if (strcmp(text(row, "what"), "error") == 0)
+            print_error(row);
+        else
+            print_product(row);
+    }
+}

@@ -1,0 +1,47 @@
+/* octet bench: this machine's kernels against the fp32 libraries one would use instead. */
+#include <stdio.h>
+
+#include "base/thread.h"
+#include "bench.h"
+#include "cli.h"
+#include "options.h"
+
+oct_status cli_bench(int argc, char **argv, oct_error *err) {
+    int64_t threads = oct_threads();
+    const char *only = NULL;
+    bool large = false, json = false;
+    const cli_option options[] = {
+        {"threads", CLI_INTEGER, &threads, "N", "threads of all candidates (default: all CPUs)", 1,
+         1024},
+        {"only", CLI_TEXT, &only, "WHAT",
+         "products, skinny, linear, quantizers or errors (default: all)", 0, 0},
+        {"large", CLI_FLAG, &large, NULL, "widths of 4096 too, which take minutes", 0, 0},
+        {"json", CLI_FLAG, &json, NULL, "print JSON", 0, 0},
+    };
+    const cli_spec spec = {
+        .usage = "octet bench [options]",
+        .summary =
+            "Measures products and quantizers against oneDNN, OpenBLAS and memcpy, whichever "
+            "are\ninstalled: interleaved in one process, medians. The ratios are the result; "
+            "rates vary\nwith the machine's load.",
+        .options = options,
+        .n_options = sizeof options / sizeof options[0]};
+    cli_args args;
+    json_t *result = NULL;
+    oct_status status = cli_parse(&spec, argc, argv, &args, err);
+    if (status == OCT_OK && args.help) {
+        cli_print_help(&spec);
+    } else if (status == OCT_OK) {
+        bench_options what = {.threads = (int)threads, .large = large, .only = only};
+        status = bench_run(&what, &result, err);
+    }
+    if (result && json) {
+        json_dumpf(result, stdout, JSON_INDENT(1));
+        putchar('\n');
+    } else if (result) {
+        bench_print(result);
+    }
+    json_decref(result);
+    cli_args_free(&args);
+    return status;
+}

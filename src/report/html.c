@@ -13,7 +13,8 @@ enum {
     TOP = 16,
     BOTTOM = 52,
     MAX_POINTS = 800, /* of a line: more can't be seen */
-    TICKS = 6
+    TICKS = 6,        /* about */
+    MAX_TICKS = 2 * TICKS
 };
 
 static const char *const colours[] = {"#4269d0", "#e8590c", "#2b8a3e", "#9c36b5",
@@ -128,8 +129,10 @@ static double tick_step(double low, double high) {
 
 static void put_grid(oct_strbuf *b, const frame *f) {
     double step = tick_step(f->y_low, f->y_high);
-    for (double y = ceil(f->y_low / step) * step; y <= f->y_high; y += step) {
-        double at = place_y(f, y);
+    for (int k = 0; k <= MAX_TICKS; k++) {
+        double y = (ceil(f->y_low / step) + k) * step, at = place_y(f, y);
+        if (!(y <= f->y_high))
+            break;
         oct_strbuf_printf(b,
                           "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>"
                           "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.5g</text>\n",
@@ -137,9 +140,13 @@ static void put_grid(oct_strbuf *b, const frame *f) {
                           fabs(y) < step * 1e-9 ? 0 : y);
     }
     step = tick_step(f->x_low, f->x_high);
-    for (double x = ceil(f->x_low / step) * step; x <= f->x_high; x += step)
+    for (int k = 0; k <= MAX_TICKS; k++) {
+        double x = (ceil(f->x_low / step) + k) * step;
+        if (!(x <= f->x_high))
+            break;
         oct_strbuf_printf(b, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.6g</text>\n",
                           place_x(f, x), HEIGHT - BOTTOM + 18, x);
+    }
 }
 
 static void put_line(oct_strbuf *b, const frame *f, const oct_series *series, const char *name,

@@ -1,6 +1,7 @@
 /* A model from a Hugging Face folder: its dimensions from config.json, its parameters from the
  * safetensors files. Rows of heads that Hugging Face rotates another way are permuted
  * (model/hf_names.h). */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -68,6 +69,19 @@ oct_status oct_setup_model_args_from_hf(const char *folder, oct_model_args *args
 
 /* ---- parameters ---- */
 
+/* IEEE 754 binary16: 5 exponent bits, 10 of mantissa. Exact. */
+static float decode_half(uint16_t bits) {
+    int exponent = bits >> 10 & 31, mantissa = bits & 1023;
+    float magnitude;
+    if (exponent == 31)
+        magnitude = mantissa ? NAN : INFINITY;
+    else if (exponent == 0)
+        magnitude = ldexpf((float)mantissa, -24);
+    else
+        magnitude = ldexpf((float)(1024 + mantissa), exponent - 25);
+    return bits >> 15 ? -magnitude : magnitude;
+}
+
 /* Little-endian bytes at any alignment to fp32. */
 static bool read_floats(const oct_safetensors_tensor *from, int64_t n, float *to) {
     const unsigned char *bytes = from->data;
@@ -84,9 +98,7 @@ static bool read_floats(const oct_safetensors_tensor *from, int64_t n, float *to
     }
     if (from->dtype == OCT_F16) {
         for (int64_t i = 0; i < n; i++) {
-            _Float16 half;
-            memcpy(&half, bytes + 2 * i, sizeof half);
-            to[i] = (float)half;
+            to[i] = decode_half((uint16_t)(bytes[2 * i] | bytes[2 * i + 1] << 8));
         }
         return true;
     }

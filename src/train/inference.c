@@ -227,8 +227,8 @@ static int32_t draw(const candidate *sorted, int64_t n, const oct_sampling *samp
 int32_t oct_sample(const float *logits, int64_t V, const oct_sampling *sampling, int64_t position) {
     int32_t id = -1;
     candidate *sorted = oct_malloc_array((size_t)V, sizeof *sorted);
-    if (!sorted)
-        return -1;
+    if (!sorted || V < 1)
+        goto cleanup;
     for (int64_t i = 0; i < V; i++) {
         if (isnan(logits[i]))
             goto cleanup;

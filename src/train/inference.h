@@ -44,7 +44,7 @@ typedef struct oct_sampling {
 } oct_sampling;
 
 /* The token drawn from logits (V) at `position`: a pure function of its arguments; of equal logits
- * the lower id comes first. -1: memory was refused or a logit is NaN. */
+ * the lower id comes first. -1: memory was refused, a logit is NaN or V is 0. */
 int32_t oct_sample(const float *logits, int64_t V, const oct_sampling *sampling, int64_t position);
 
 /* Continues `prompt` by at most max_new tokens, until the tokenizer's end token; each token's bytes

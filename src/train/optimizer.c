@@ -25,8 +25,8 @@ oct_status oct_optimizer_create(oct_param *const *params, int64_t n, const oct_a
     *out = NULL;
     if (!o)
         return status;
-    o->adam = *adam;
-    o->params = oct_calloc_array((size_t)n, sizeof *o->params);
+    *o = (oct_optimizer){.adam = *adam};
+    o->params = oct_calloc_array((size_t)n, sizeof(oct_param *));
     o->m = oct_calloc_array((size_t)n, sizeof *o->m);
     o->v = oct_calloc_array((size_t)n, sizeof *o->v);
     if (o->params && o->m && o->v)

@@ -68,7 +68,10 @@ oct_status oct_trainer_run(oct_trainer *t, oct_error *err) {
                      ", sequence length %" PRId64 ", total steps %" PRId64 " (warmup %" PRId64 ")",
                      t->B, t->B * t->n_micro * t->n_ranks, t->n_micro, t->S, steps,
                      t->schedule.warmup_steps);
-        oct_log_info("Training starts at step %" PRId64, t->steps_done + 1);
+        if (t->steps_done < steps)
+            oct_log_info("Training starts at step %" PRId64, t->steps_done + 1);
+        else
+            oct_log_info("All %" PRId64 " steps are done already", steps);
     }
     while (status == OCT_OK && t->steps_done < steps) {
         status = oct_trainer_step(t, &result, err);

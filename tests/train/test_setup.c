@@ -93,6 +93,41 @@ static void given_a_hugging_face_folder_its_weights_are_read(void **state) {
     workshop_close(&w);
 }
 
+/* Values whose binary16 is known, as the first elements of each weight. */
+static void given_half_precision_weights_they_are_widened_exactly(void **state) {
+    (void)state;
+    static const uint16_t halves[] = {0x3c00, 0xc000, 0x0001, 0x83ff, 0x0400, 0x7bff, 0x8000};
+    static const float floats[] = {1, -2, 0x1p-24f, -0x1.ff8p-15f, 0x1p-14f, 65504, -0.0f};
+    workshop w;
+    oct_job job;
+    oct_error err = {0};
+    int64_t n;
+    workshop_open(&w, 400);
+    load_job(&w, &job, NULL);
+    oct_model *model = make_model(&job, 1);
+    oct_param *const *params = oct_model_params(model, &n);
+    oct_safetensors_item *items = oct_calloc_array((size_t)n, sizeof *items);
+    char(*names)[OCT_HF_MODULE_NAME_SIZE] = oct_calloc_array((size_t)n, sizeof *names);
+    uint16_t *bits = oct_calloc_array(320 * 64, sizeof *bits); /* the largest weight */
+    memcpy(bits, halves, sizeof halves);
+    for (int64_t i = 0; i < n; i++) {
+        assert_true(oct_hf_name(OCT_MODEL_LLAMA3, params[i]->name, names[i]));
+        oct_tensor tensor = {.dtype = OCT_F16, .n_dims = params[i]->n_dims, .data = bits};
+        memcpy(tensor.shape, params[i]->shape, sizeof params[i]->shape);
+        items[i] = oct_safetensors_item_of(names[i], &tensor);
+    }
+    assert_int_equal(oct_hf_model_write(w.folder, items, n, 0, NULL), OCT_OK);
+    if (oct_setup_parameters_from_hf(w.folder, model, &err) != OCT_OK)
+        fail_msg("%s", err.message);
+    assert_memory_equal(oct_model_find_param(model, "output.weight")->value, floats, sizeof floats);
+    oct_free(bits);
+    oct_free(names);
+    oct_free(items);
+    oct_model_destroy(model);
+    oct_job_free(&job);
+    workshop_close(&w);
+}
+
 static void write_yaml(const workshop *w, char path[128], const char *rest) {
     char text[1024];
     workshop_path(w, "job.yaml", path);
@@ -247,6 +282,7 @@ static void given_logits_sampling_obeys_temperature_top_k_and_seed(void **state)
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(given_a_hugging_face_folder_its_weights_are_read),
+        cmocka_unit_test(given_half_precision_weights_they_are_widened_exactly),
         cmocka_unit_test(given_a_yaml_job_the_dimensions_are_those_of_config_json),
         cmocka_unit_test(given_a_yaml_plan_hugging_face_names_decide),
         cmocka_unit_test(given_frozen_modules_their_parameters_do_not_train),

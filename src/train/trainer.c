@@ -96,10 +96,32 @@ static void log_size(const oct_trainer *t) {
     oct_strbuf_free(&n);
 }
 
+/* A model that the machine can't hold is refused before its memory is asked for: the kernel would
+ * grant it and end the process later. */
+static oct_status check_memory(const oct_job *job, const oct_model_args *args, oct_error *err) {
+    oct_model *shapes = NULL;
+    oct_status status = oct_model_create(args, OCT_PARAMS_SHAPES_ONLY, &shapes, err);
+    if (status != OCT_OK)
+        return status;
+    /* fp32 master, gradient and two moments; a frozen parameter has the first alone */
+    double bytes_per_parameter = job->model.freeze.n > 0 ? 4 : 16;
+    double needed = bytes_per_parameter * (double)oct_model_n_parameters(shapes);
+    oct_model_destroy(shapes);
+    if (needed <= oct_machine_memory_bytes())
+        return OCT_OK;
+    return oct_fail(err, OCT_INVALID,
+                    "%s: model.flavor: too large to train here: parameters, gradients and "
+                    "optimizer need %.1f GiB; this machine has %.1f GiB",
+                    oct_job_where(job, "model.flavor"), needed / 0x1p30,
+                    oct_machine_memory_bytes() / 0x1p30);
+}
+
 static oct_status create_model(oct_trainer *t, oct_error *err) {
     const oct_job *job = t->job;
     oct_model_args args;
     oct_status status = oct_setup_model_args(job, &args, err);
+    if (status == OCT_OK)
+        status = check_memory(job, &args, err);
     if (status == OCT_OK)
         status = oct_model_create(&args, OCT_PARAMS_ALLOCATED, &t->model, err);
     if (status != OCT_OK)

@@ -326,6 +326,7 @@ static void given_a_job_that_cannot_be_the_key_is_named(void **state) {
     refuse(&w, LIST("--model.args.n_heads=5"), "model.args");
     refuse(&w, LIST("--model.args.vocab_size=280"), "vocabulary");
     refuse(&w, LIST("--model.flavor=dem"), "demo");
+    refuse(&w, LIST("--model.args.n_layers=100", "--model.args.dim=65536"), "GiB");
     refuse(&w, LIST("--training.seq_len=1000000"), "training.dataset_path");
     refuse(&w, LIST("--training.dataset_path=/nowhere"), "doesn't exist");
     refuse(&w, LIST("--training.dataset_path=data/nowhere.txt"), "make data");

@@ -300,39 +300,52 @@ static acc_place place_of(const job *j) {
     return j->n_steps > 1 ? ACC_IN_TILE : ACC_IN_PANEL;
 }
 
-static void measure_job(const job *j, layout *l) {
-    size_t floats = 0;
-    switch (place_of(j)) {
-    case ACC_IN_C:
-        break;
-    case ACC_IN_BLOCK:
-        l->acc_bytes = max_size(l->acc_bytes, align_up((size_t)(j->a.n * j->b.n) * sizeof(float)));
-        break;
-    case ACC_IN_TILE:
-        floats = (size_t)(j->a.tile * j->b.tile);
-        break;
-    case ACC_IN_PANEL:
-        floats = (size_t)(j->kernels->MR * j->kernels->NR);
-        break;
-    }
-    l->scratch_bytes = max_size(l->scratch_bytes, align_up(floats * sizeof(float)));
-    if (j->a.by_tile)
-        l->panel_bytes = max_size(l->panel_bytes, j->a.stride);
-    if (j->b.by_tile)
-        l->panel_bytes = max_size(l->panel_bytes, j->b.stride);
+/* Bytes of one side's panels in the largest job of a problem. A side that is cut may fill its
+ * budget in a problem a little smaller. */
+static size_t side_bytes(int64_t rows, int64_t job_rows, int64_t panel_rows, size_t panel_bytes,
+                         size_t budget) {
+    size_t n = (size_t)oct_ceil_div(job_rows, panel_rows) * panel_bytes;
+    return job_rows < rows ? max_size(n, budget) : n;
 }
 
+static size_t scratch_floats(const oct_gemm_problem *p, const oct_gemm_kernels *kernels) {
+    size_t panels = (size_t)(kernels->MR * kernels->NR);
+    if (accumulates_in_place(p) || p->K <= kernels->k_step)
+        return panels; /* in place, K = 0 still stores zeros through it */
+    int64_t rows = oct_min_i64(oct_ceil_div(p->M, kernels->MR) * kernels->MR, kernels->MC);
+    int64_t cols = oct_min_i64(oct_ceil_div(p->N, kernels->NR) * kernels->NR, kernels->NC);
+    return (size_t)(rows * cols);
+}
+
+/* Adds up what the problems could need, without regard to how they'd share rounds, whether a panel
+ * is kept, or how tiles are cut: so the layout of a problem is large enough for any that is smaller
+ * in some dimensions and else alike, as gemm.h promises. */
 static layout measure(const gemm_plan *plan) {
     layout l = {0};
-    cursor at = {0};
-    gemm_round r;
-    clear_round(&r);
-    while (next_round(plan, &at, &r)) {
-        l.a_bytes = max_size(l.a_bytes, r.a_bytes);
-        l.b_bytes = max_size(l.b_bytes, r.b_bytes);
-        for (int64_t i = 0; i < r.n_jobs; i++)
-            measure_job(&r.jobs[i], &l);
+    size_t largest_a = A_BUDGET, largest_b = B_BUDGET;
+    for (int64_t i = 0; i < plan->n_problems; i++) {
+        const oct_gemm_problem *p = &plan->problems[i];
+        if (p->M <= 0 || p->N <= 0)
+            continue;
+        const oct_gemm_kernels *kernels = kernels_for(p, plan->mode);
+        extent e = job_extent(p, kernels);
+        size_t n_steps = (size_t)oct_ceil_div(e.k, kernels->k_step);
+        size_t a = a_stride(kernels, e.k), b = b_stride(kernels, e.k);
+        size_t a_bytes = side_bytes(p->M, e.m, kernels->MR, n_steps * a, A_BUDGET);
+        size_t b_bytes = side_bytes(p->N, e.n, kernels->NR, n_steps * b, B_BUDGET);
+        l.a_bytes += a_bytes;
+        l.b_bytes += b_bytes;
+        largest_a = max_size(largest_a, a_bytes);
+        largest_b = max_size(largest_b, b_bytes);
+        if (e.k < p->K && !accumulates_in_place(p))
+            l.acc_bytes = max_size(l.acc_bytes, align_up((size_t)(e.m * e.n) * sizeof(float)));
+        l.scratch_bytes =
+            max_size(l.scratch_bytes, align_up(scratch_floats(p, kernels) * sizeof(float)));
+        l.panel_bytes = max_size(l.panel_bytes, max_size(a, b));
     }
+    /* A round holds no more than a budget, or one job. */
+    l.a_bytes = l.a_bytes < largest_a ? l.a_bytes : largest_a;
+    l.b_bytes = l.b_bytes < largest_b ? l.b_bytes : largest_b;
     return l;
 }
 

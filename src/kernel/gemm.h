@@ -64,7 +64,7 @@ typedef struct oct_gemm_problem {
 } oct_gemm_problem;
 
 /* Bytes of workspace (64-byte aligned) that oct_gemm needs for these problems with the current
- * thread count. */
+ * thread count, or for such problems with smaller dimensions. */
 size_t oct_gemm_workspace(const oct_gemm_problem *problems, int64_t n_problems, oct_gemm_mode mode);
 
 /* Runs all problems, with threads over the tiles of all of them (so grouped products balance). Each

@@ -657,8 +657,36 @@ static void given_aligned_products_threads_and_batches_change_no_bit(void **stat
     oct_threads_set(threads_before);
 }
 
+/* Callers size one workspace by their largest block and use it for ragged ones too. */
+static void given_a_smaller_problem_the_larger_ones_workspace_is_enough(void **state) {
+    (void)state;
+    kernel_set sets[MAX_KERNEL_SETS];
+    size_t n_sets = product_sets(sets);
+    oct_kernels before = *oct_kernels_current();
+    for (size_t k = 0; k < n_sets; k++) {
+        oct_kernels_use(sets[k].kernels);
+        for (uint64_t i = 0; i < 2000; i++) {
+            uint32_t bits = draw(800000, i);
+            oct_gemm_problem large = {.M = 1 + draw(800001, i) % 700,
+                                      .N = 1 + draw(800002, i) % 5000,
+                                      .K = 1 + draw(800003, i) % (bits & 4 ? 600 : 9000),
+                                      .c_dtype = bits & 1 ? OCT_F32 : OCT_BF16,
+                                      .accumulate = bits & 2 ? OCT_OVERWRITE : OCT_ADD_TO_OUTPUT};
+            large.a.dtype = large.b.dtype = bits & 8 ? OCT_F32 : OCT_E4M3;
+            oct_gemm_problem small = large;
+            small.M = draw(800004, i) % (large.M + 1);
+            small.N = draw(800005, i) % (large.N + 1);
+            small.K = draw(800006, i) % (large.K + 1);
+            assert_true(oct_gemm_workspace(&small, 1, OCT_GEMM_AUTO) <=
+                        oct_gemm_workspace(&large, 1, OCT_GEMM_AUTO));
+        }
+    }
+    oct_kernels_use(before);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(given_a_smaller_problem_the_larger_ones_workspace_is_enough),
         cmocka_unit_test(given_every_pair_of_operands_the_product_is_exact),
         cmocka_unit_test(given_hostile_codes_and_scales_the_product_is_exact),
         cmocka_unit_test(given_every_depth_and_thin_shapes_the_product_is_exact),

@@ -2,7 +2,6 @@
 #include "nn/attention.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/alloc.h"
 #include "base/checked.h"
@@ -66,34 +65,11 @@ static oct_status prepare_heads(const oct_attention *a, oct_step *step, oct_norm
     return rotate(a, step, turned, OCT_ROPE_FORWARD);
 }
 
-/* Appends the rows of x (B*S, width) at the step's position of every sequence. */
-static void append_rows(const oct_step *step, const oct_tensor *x, void *cache) {
-    size_t row = (size_t)step->kv->width * oct_dtype_bytes(step->kv->dtype);
-    for (int64_t b = 0; b < step->B; b++)
-        memcpy((char *)cache + (size_t)(b * step->kv->max_len + step->position) * row,
-               (const char *)x->data + (size_t)(b * step->S) * row, (size_t)step->S * row);
-}
-
-/* Attends to all tokens of the cache, the new ones included. */
-static oct_status attend_cached(const oct_attention *a, oct_step *step, const oct_tensor *q,
-                                const oct_tensor *k, const oct_tensor *v, oct_tensor *o) {
-    oct_kv_cache *kv = step->kv;
-    void *keys = kv->keys[a->config.layer], *values = kv->values[a->config.layer];
-    append_rows(step, k, keys);
-    append_rows(step, v, values);
-    oct_attention_shape shape = shape_of(a, step);
-    shape.past = step->position;
-    shape.kv_stride = kv->max_len;
-    oct_tensor all_k = oct_tensor_2d(kv->dtype, kv->B * kv->max_len, kv->width, keys);
-    oct_tensor all_v = oct_tensor_2d(kv->dtype, kv->B * kv->max_len, kv->width, values);
-    return oct_attention_forward(&shape, q, &all_k, &all_v, o, NULL, step->scratch);
-}
-
 static oct_status attend(const oct_attention *a, oct_step *step, const oct_tensor *q,
                          const oct_tensor *k, kept_heads *kept) {
-    if (step->kv)
-        return attend_cached(a, step, q, k, &kept->v, &kept->o);
     oct_attention_shape shape = shape_of(a, step);
+    if (step->kv)
+        return oct_kv_cache_attend(step, a->config.layer, &shape, q, k, &kept->v, &kept->o);
     return oct_attention_forward(&shape, q, k, &kept->v, &kept->o, kept->lse, step->scratch);
 }
 

@@ -11,6 +11,7 @@
 #include "nn/linear.h"
 #include "nn/module.h"
 #include "nn/norm.h"
+#include "op/attention.h"
 #include "op/rope.h"
 
 /* The rotary table that all layers of a model share. It grows when a longer sequence comes. */
@@ -45,16 +46,23 @@ oct_status oct_attention_create(oct_module *parent, const char *component,
                                 const oct_attention_config *config, oct_attention **out);
 
 /* Keys (rotated) and values of the tokens so far, for generation: a pair of matrices
- * (B, max_len, width) a layer. */
+ * (B, max_len, key_width) and (B, max_len, value_width) a layer. */
 typedef struct oct_kv_cache {
-    int64_t n_layers, B, max_len, width; /* width = G hd */
-    int64_t length;                      /* tokens held; grown by the model after a step */
+    int64_t n_layers, B, max_len;
+    int64_t key_width, value_width; /* of all key-value heads together */
+    int64_t length;                 /* tokens held; grown by the model after a step */
     oct_dtype dtype;
     void **keys, **values; /* one block a layer */
 } oct_kv_cache;
 
-oct_status oct_kv_cache_create(int64_t n_layers, int64_t B, int64_t max_len, int64_t width,
-                               oct_dtype dtype, oct_kv_cache **out);
+oct_status oct_kv_cache_create(int64_t n_layers, int64_t B, int64_t max_len, int64_t key_width,
+                               int64_t value_width, oct_dtype dtype, oct_kv_cache **out);
 void oct_kv_cache_destroy(oct_kv_cache *cache); /* NULL is fine */
+
+/* Appends k and v, the step's new tokens, to the layer's cache step->kv, and lets q attend to all
+ * of it: o. `shape` is that of the new tokens alone. */
+oct_status oct_kv_cache_attend(oct_step *step, int64_t layer, const oct_attention_shape *shape,
+                               const oct_tensor *q, const oct_tensor *k, const oct_tensor *v,
+                               oct_tensor *o);
 
 #endif

@@ -23,6 +23,8 @@ typedef enum oct_module_kind {
     OCT_MODULE_NORM,
     OCT_MODULE_ATTENTION,
     OCT_MODULE_FEED_FORWARD,
+    OCT_MODULE_EXPERTS,
+    OCT_MODULE_MOE,
     OCT_MODULE_BLOCK,
     OCT_MODULE_MODEL
 } oct_module_kind;

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "nn/feed_forward.h"
+#include "nn/moe.h"
 #include "nn/step.h"
 #include "op/elementwise.h"
 
@@ -146,7 +147,10 @@ oct_status oct_block_create(oct_module *parent, const char *component, oct_block
 
 void oct_block_set_recompute(oct_block *block, oct_recompute recompute) {
     block->recompute = recompute;
+    oct_keep_product product =
+        recompute == OCT_RECOMPUTE_OP ? OCT_PRODUCT_RECOMPUTED : OCT_PRODUCT_KEPT;
     if (block->feed_forward->kind == OCT_MODULE_FEED_FORWARD)
-        ((oct_feed_forward *)block->feed_forward)->product =
-            recompute == OCT_RECOMPUTE_OP ? OCT_PRODUCT_RECOMPUTED : OCT_PRODUCT_KEPT;
+        ((oct_feed_forward *)block->feed_forward)->product = product;
+    if (oct_moe_from(block->feed_forward))
+        oct_moe_set_products(oct_moe_from(block->feed_forward), product);
 }

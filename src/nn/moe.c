@@ -1,0 +1,261 @@
+/* Mixture of experts: see moe.h. */
+#include "nn/moe.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+/* What forward leaves for backward. */
+typedef struct kept {
+    oct_tensor x, scores, sorted, routed;   /* (T,D), (T,E), (T*A,D): into and out of the experts */
+    int32_t *chosen, *choice_at, *place_of; /* (T*A) */
+    float *weights;                         /* (T,A) */
+    int64_t *offsets;                       /* (E+1) */
+} kept;
+
+static bool keeps_sorted(const oct_moe *moe) {
+    return moe->experts->products->keeps_input && moe->sorted == OCT_PRODUCT_KEPT;
+}
+
+static oct_status allocate(const oct_moe *moe, oct_step *step, kept *k) {
+    bool saving = step->save == OCT_SAVE_FOR_BACKWARD;
+    int64_t T = oct_tensor_rows(&k->x), E = moe->config.rule.n_experts;
+    int64_t n = T * moe->config.rule.n_active;
+    oct_arena *arena = saving ? step->saved : step->scratch;
+    k->scores = oct_step_tensor(step, OCT_F32, T, E, true);
+    k->chosen = oct_arena_alloc_array(arena, (size_t)n, sizeof *k->chosen);
+    k->choice_at = oct_arena_alloc_array(arena, (size_t)n, sizeof *k->choice_at);
+    k->place_of = oct_arena_alloc_array(arena, (size_t)n, sizeof *k->place_of);
+    k->weights = oct_arena_alloc_array(arena, (size_t)n, sizeof *k->weights);
+    k->offsets = oct_arena_alloc_array(arena, (size_t)E + 1, sizeof *k->offsets);
+    k->sorted = oct_step_tensor(step, step->activation, n, moe->config.dim, keeps_sorted(moe));
+    k->routed = oct_step_tensor(step, step->activation, n, moe->config.dim,
+                                !moe->config.score_before_experts);
+    bool all = k->scores.data && k->chosen && k->choice_at && k->place_of && k->weights &&
+               k->offsets && k->sorted.data && k->routed.data;
+    return all ? OCT_OK : OCT_NO_MEMORY;
+}
+
+/* Scores, choices and the sort. */
+static oct_status route(oct_moe *moe, oct_step *step, kept *k) {
+    const oct_routing_rule *rule = &moe->config.rule;
+    const float *bias = moe->config.load_balance_coeff > 0 ? moe->expert_bias : NULL;
+    oct_status status = oct_forward(&moe->gate->base, step, &k->x, &k->scores);
+    if (status || (status = oct_route_forward(rule, &k->scores, bias, k->chosen, k->weights)))
+        return status;
+    oct_route_sort(k->chosen, oct_tensor_rows(&k->sorted), rule->n_experts, k->offsets,
+                   k->choice_at, k->place_of);
+    for (int64_t e = 0; step->save == OCT_SAVE_FOR_BACKWARD && e < rule->n_experts; e++)
+        moe->tokens_per_expert[e] += k->offsets[e + 1] - k->offsets[e];
+    return OCT_OK;
+}
+
+static oct_status sort_tokens(const oct_moe *moe, const kept *k, oct_tensor *sorted) {
+    const float *weights = moe->config.score_before_experts ? k->weights : NULL;
+    return oct_dispatch_rows(&k->x, k->choice_at, moe->config.rule.n_active, weights, sorted);
+}
+
+static oct_status run_forward(oct_moe *moe, oct_step *step, kept *k, oct_tensor *y) {
+    bool before = moe->config.score_before_experts;
+    oct_status status = allocate(moe, step, k);
+    if (status || (status = route(moe, step, k)) || (status = sort_tokens(moe, k, &k->sorted)))
+        return status;
+    oct_tensor routed = k->routed;
+    if (!y->data && before)
+        routed.data = NULL; /* nobody reads it */
+    if ((status = oct_experts_forward(moe->experts, step, &k->sorted, k->offsets, &routed)))
+        return status;
+    if (moe->shared_experts && (status = oct_forward(&moe->shared_experts->base, step, &k->x, y)))
+        return status;
+    if (!y->data)
+        return OCT_OK;
+    return oct_combine_rows(&routed, k->place_of, moe->config.rule.n_active,
+                            before ? NULL : k->weights, moe->shared_experts ? y : NULL, y,
+                            step->scratch);
+}
+
+static oct_status forward(oct_module *m, oct_step *step, const oct_tensor *x, oct_tensor *y) {
+    kept local = {0}, *k = &local;
+    if (step->save == OCT_SAVE_FOR_BACKWARD) {
+        k = oct_step_keep(step, sizeof *k);
+        if (!k)
+            return OCT_NO_MEMORY;
+        m->saved = k;
+    }
+    k->x = *x;
+    oct_step_mark mark = oct_step_enter(step);
+    oct_status status = run_forward((oct_moe *)m, step, k, y);
+    oct_step_leave(step, mark);
+    return status;
+}
+
+/* Through the experts: dsorted, and the gradient of the weights. */
+static oct_status experts_backward(oct_moe *moe, oct_step *step, const oct_tensor *dy,
+                                   oct_tensor *dsorted, float *dweights) {
+    const kept *k = moe->base.saved;
+    bool before = moe->config.score_before_experts;
+    int64_t A = moe->config.rule.n_active;
+    oct_tensor drouted =
+        oct_step_scratch(step, dsorted->dtype, dsorted->shape[0], dsorted->shape[1]);
+    oct_status status = drouted.data ? OCT_OK : OCT_NO_MEMORY;
+    if (!status && moe->experts->products->keeps_input && !keeps_sorted(moe)) {
+        oct_tensor sorted =
+            oct_step_scratch(step, dsorted->dtype, dsorted->shape[0], dsorted->shape[1]);
+        status = sorted.data ? sort_tokens(moe, k, &sorted) : OCT_NO_MEMORY;
+        oct_experts_replace_input(moe->experts, &sorted);
+    }
+    if (status || (!before && (status = oct_dot_rows(dy, &k->routed, k->place_of, A, dweights))) ||
+        (status = oct_dispatch_rows(dy, k->choice_at, A, before ? NULL : k->weights, &drouted)) ||
+        (status = oct_experts_backward(moe->experts, step, &drouted, dsorted)) || !before)
+        return status;
+    return oct_dot_rows(&k->x, dsorted, k->place_of, A, dweights);
+}
+
+static oct_status router_backward(oct_moe *moe, oct_step *step, const float *dweights,
+                                  oct_tensor *dx) {
+    const kept *k = moe->base.saved;
+    oct_tensor dlogits = oct_step_scratch(step, OCT_F32, k->scores.shape[0], k->scores.shape[1]);
+    if (!dlogits.data)
+        return OCT_NO_MEMORY;
+    oct_status status =
+        oct_route_backward(&moe->config.rule, &k->scores, k->chosen, dweights, &dlogits);
+    if (status)
+        return status;
+    return oct_backward(&moe->gate->base, step, &dlogits, dx, OCT_ADD_TO_OUTPUT);
+}
+
+static oct_status run_backward(oct_moe *moe, oct_step *step, const oct_tensor *dy, oct_tensor *dx,
+                               oct_accumulate accumulate) {
+    const kept *k = moe->base.saved;
+    int64_t n = oct_tensor_rows(&k->sorted), A = moe->config.rule.n_active;
+    oct_tensor dsorted = oct_step_scratch(step, dy->dtype, n, moe->config.dim);
+    float *dweights = oct_arena_alloc_array(step->scratch, (size_t)n, sizeof *dweights);
+    if (!dsorted.data || !dweights)
+        return OCT_NO_MEMORY;
+    oct_step_mark mark = oct_step_enter(step);
+    oct_status status = experts_backward(moe, step, dy, &dsorted, dweights);
+    oct_step_leave(step, mark);
+    if (!status && moe->shared_experts) {
+        status = oct_backward(&moe->shared_experts->base, step, dy, dx, accumulate);
+        accumulate = OCT_ADD_TO_OUTPUT;
+    }
+    if (!status)
+        status = oct_combine_rows(&dsorted, k->place_of, A,
+                                  moe->config.score_before_experts ? k->weights : NULL,
+                                  accumulate == OCT_ADD_TO_OUTPUT ? dx : NULL, dx, step->scratch);
+    return status ? status : router_backward(moe, step, dweights, dx);
+}
+
+static oct_status backward(oct_module *m, oct_step *step, const oct_tensor *dy, oct_tensor *dx,
+                           oct_accumulate accumulate) {
+    oct_step_mark mark = oct_step_enter(step);
+    oct_status status = run_backward((oct_moe *)m, step, dy, dx, accumulate);
+    oct_step_leave(step, mark);
+    return status;
+}
+
+static bool passes_input(const oct_module *m) {
+    const oct_moe *moe = (const oct_moe *)m;
+    return oct_module_keeps_input(&moe->gate->base) || moe->config.score_before_experts ||
+           (moe->experts->products->keeps_input && !keeps_sorted(moe)) ||
+           (moe->shared_experts && oct_module_keeps_input(&moe->shared_experts->base));
+}
+
+static void replace_input(oct_module *m, const oct_tensor *x) {
+    oct_moe *moe = (oct_moe *)m;
+    ((kept *)m->saved)->x = *x;
+    oct_module_replace_input(&moe->gate->base, x);
+    if (moe->shared_experts)
+        oct_module_replace_input(&moe->shared_experts->base, x);
+}
+
+static void destroy(oct_module *m) {
+    oct_moe *moe = (oct_moe *)m;
+    oct_free(moe->expert_bias);
+    oct_free(moe->tokens_per_expert);
+}
+
+static const oct_module_ops ops = {.type_name = "MoE",
+                                   .forward = forward,
+                                   .backward = backward,
+                                   .passes_input = passes_input,
+                                   .replace_input = replace_input,
+                                   .destroy = destroy};
+
+static const oct_module_ops router_ops = {.type_name = "TokenChoiceTopKRouter"};
+
+static oct_status create_router(oct_moe *moe) {
+    const oct_moe_config *c = &moe->config;
+    oct_module *router = oct_calloc_array(1, sizeof *router);
+    if (!router)
+        return OCT_NO_MEMORY;
+    oct_status status = oct_module_init(router, &router_ops, &moe->base, "router");
+    if (status) {
+        oct_module_destroy(router);
+        return status;
+    }
+    moe->router = router;
+    return oct_linear_create(router, "gate", c->dim, c->rule.n_experts, c->gate_init, NULL,
+                             &moe->gate);
+}
+
+static oct_status create_children(oct_moe *moe) {
+    const oct_moe_config *c = &moe->config;
+    size_t E = (size_t)c->rule.n_experts;
+    moe->expert_bias = oct_calloc_array(E, sizeof *moe->expert_bias);
+    moe->tokens_per_expert = oct_calloc_array(E, sizeof *moe->tokens_per_expert);
+    if (!moe->expert_bias || !moe->tokens_per_expert)
+        return OCT_NO_MEMORY;
+    oct_status status = oct_experts_create(&moe->base, "experts", c->rule.n_experts, c->dim,
+                                           c->hidden, c->w1_init, c->w2_w3_init, &moe->experts);
+    if (status || (status = create_router(moe)) || c->n_shared == 0)
+        return status;
+    return oct_feed_forward_create(&moe->base, "shared_experts", c->dim, c->n_shared * c->hidden,
+                                   c->w1_init, c->w2_w3_init, &moe->shared_experts);
+}
+
+oct_status oct_moe_create(oct_module *parent, const char *component, const oct_moe_config *config,
+                          oct_moe **out) {
+    oct_moe *moe = oct_calloc_array(1, sizeof *moe);
+    if (!moe)
+        return OCT_NO_MEMORY;
+    moe->base.kind = OCT_MODULE_MOE;
+    moe->config = *config;
+    oct_status status = oct_module_init(&moe->base, &ops, parent, component);
+    if (status) {
+        oct_module_destroy(&moe->base);
+        return status;
+    }
+    *out = moe;
+    return create_children(moe);
+}
+
+static int sign_of(double x) {
+    return (x > 0) - (x < 0);
+}
+
+void oct_moe_update_bias(oct_moe *moe, const int64_t *counts) {
+    int64_t E = moe->config.rule.n_experts;
+    double mean = 0, mean_sign = 0;
+    for (int64_t e = 0; e < E; e++)
+        mean += (double)counts[e] / (double)E;
+    for (int64_t e = 0; e < E; e++)
+        mean_sign += sign_of(mean - (double)counts[e]) / (double)E;
+    for (int64_t e = 0; e < E; e++) {
+        double move = sign_of(mean - (double)counts[e]) - mean_sign;
+        moe->expert_bias[e] += (float)((double)moe->config.load_balance_coeff * move);
+    }
+    memset(moe->tokens_per_expert, 0, (size_t)E * sizeof *moe->tokens_per_expert);
+}
+
+void oct_moe_set_products(oct_moe *moe, oct_keep_product product) {
+    moe->sorted = product;
+    moe->experts->product = product;
+    if (moe->shared_experts)
+        moe->shared_experts->product = product;
+}
+
+oct_moe *oct_moe_from(oct_module *m) {
+    return m->kind == OCT_MODULE_MOE ? (oct_moe *)m : NULL;
+}

@@ -23,12 +23,25 @@
     .rope_original_max_position_embeddings = 8192
 #define LLAMA3_TITAN LLAMA3, .rope_theta = 500000.0, .rope_scaling = OCT_ROPE_LLAMA3
 #define LLAMA3_SMALL LLAMA3, .rope_theta = 10000.0, .multiple_of = 32
+#define QWEN3_BASE                                                                                 \
+    .family = OCT_MODEL_QWEN3, .norm_eps = 1e-6, .depth_init = true, .qk_norm = true,              \
+    .multiple_of = 1, .rope_scaling_factor = 8.0, .rope_low_freq_factor = 1.0,                     \
+    .rope_high_freq_factor = 4.0, .rope_original_max_position_embeddings = 8192
 #define QWEN3                                                                                      \
-    .family = OCT_MODEL_QWEN3, .norm_eps = 1e-6, .max_seq_len = 4096, .depth_init = true,          \
-    .rope_theta = 1000000.0, .head_dim = 128, .n_kv_heads = 8, .qk_norm = true, .multiple_of = 1,  \
-    .rope_scaling_factor = 8.0, .rope_low_freq_factor = 1.0, .rope_high_freq_factor = 4.0,         \
-    .rope_original_max_position_embeddings = 8192
+    QWEN3_BASE, .max_seq_len = 4096, .rope_theta = 1000000.0, .head_dim = 128, .n_kv_heads = 8
 #define QWEN3_FULL QWEN3, .vocab_size = 151936
+#define QWEN3_MOE                                                                                  \
+    QWEN3_BASE, .score_func = OCT_SCORE_SOFTMAX, .route_norm = true, .route_scale = 1.0,           \
+                .load_balance_coeff = 1e-3
+#define DEEPSEEK_V3                                                                                \
+    .family = OCT_MODEL_DEEPSEEK_V3, .norm_eps = 1e-5, .max_seq_len = 16384, .depth_init = true,   \
+    .multiple_of = 1, .rope_theta = 10000.0, .rope_scaling = OCT_ROPE_YARN,                        \
+    .rope_scaling_factor = 40.0, .rope_low_freq_factor = 1.0, .rope_high_freq_factor = 4.0,        \
+    .rope_original_max_position_embeddings = 4096, .beta_fast = 32.0, .beta_slow = 1.0,            \
+    .load_balance_coeff = 1e-3
+#define DEEPSEEK_V3_FULL                                                                           \
+    DEEPSEEK_V3, .kv_lora_rank = 512, .qk_nope_head_dim = 128, .qk_rope_head_dim = 64,             \
+                 .v_head_dim = 128
 
 static const oct_model_args llama3_flavors[] = {
     {LLAMA3_TITAN, .flavor = "debugmodel", .dim = 256, .n_layers = 6, .n_heads = 16,
@@ -59,6 +72,81 @@ static const oct_model_args qwen3_flavors[] = {
     {QWEN3_FULL, .flavor = "8B", .dim = 4096, .n_layers = 36, .n_heads = 32, .hidden_dim = 12288},
     {QWEN3_FULL, .flavor = "14B", .dim = 5120, .n_layers = 40, .n_heads = 40, .hidden_dim = 17408},
     {QWEN3_FULL, .flavor = "32B", .dim = 5120, .n_layers = 64, .n_heads = 64, .hidden_dim = 25600},
+    {QWEN3_MOE, .flavor = "debugmodel_moe", .dim = 256, .n_layers = 8, .n_heads = 16,
+     .n_kv_heads = 8, .head_dim = 128, .hidden_dim = 3072, .vocab_size = 2048, .max_seq_len = 4096,
+     .rope_theta = 1000000.0, .num_experts = 64, .top_k = 8, .moe_inter_dim = 768},
+    {QWEN3_MOE, .flavor = "30B-A3B", .dim = 2048, .n_layers = 48, .n_heads = 32, .n_kv_heads = 4,
+     .head_dim = 128, .hidden_dim = 6144, .vocab_size = 151936, .max_seq_len = 262144,
+     .rope_theta = 1000000.0, .num_experts = 128, .top_k = 8, .moe_inter_dim = 768},
+    {QWEN3_MOE, .flavor = "235B-A22B", .dim = 4096, .n_layers = 94, .n_heads = 64, .n_kv_heads = 4,
+     .head_dim = 128, .hidden_dim = 12288, .vocab_size = 151936, .max_seq_len = 40960,
+     .rope_theta = 5000000.0, .num_experts = 128, .top_k = 8, .moe_inter_dim = 1536},
+    {QWEN3_MOE, .flavor = "demo_moe", .dim = 256, .n_layers = 4, .n_heads = 8, .n_kv_heads = 4,
+     .head_dim = 32, .hidden_dim = 704, .vocab_size = 4096, .max_seq_len = 4096,
+     .rope_theta = 10000.0, .num_experts = 8, .top_k = 2, .moe_inter_dim = 256},
+};
+
+static const oct_model_args deepseek_v3_flavors[] = {
+    {DEEPSEEK_V3_FULL, .flavor = "debugmodel", .dim = 256, .n_layers = 6, .n_dense_layers = 1,
+     .n_heads = 16, .hidden_dim = 1024, .vocab_size = 2048, .mscale = 0.7, .num_experts = 8,
+     .top_k = 3, .num_shared_experts = 2, .moe_inter_dim = 256, .route_scale = 1.0},
+    {DEEPSEEK_V3_FULL, .flavor = "16B", .dim = 2048, .n_layers = 27, .n_dense_layers = 1,
+     .n_heads = 16, .hidden_dim = 10944, .vocab_size = 102400, .mscale = 0.7, .num_experts = 64,
+     .top_k = 6, .num_shared_experts = 2, .moe_inter_dim = 1408, .route_scale = 1.0},
+    {DEEPSEEK_V3_FULL, .flavor = "236B", .dim = 5120, .n_layers = 60, .n_dense_layers = 1,
+     .n_heads = 128, .hidden_dim = 12288, .vocab_size = 102400, .mscale = 1.0, .q_lora_rank = 1536,
+     .num_experts = 160, .top_k = 6, .num_shared_experts = 2, .moe_inter_dim = 1536,
+     .num_expert_groups = 8, .num_limited_groups = 3, .route_scale = 16.0},
+    {DEEPSEEK_V3_FULL, .flavor = "671B", .dim = 7168, .n_layers = 61, .n_dense_layers = 3,
+     .n_heads = 128, .hidden_dim = 18432, .vocab_size = 129280, .mscale = 1.0, .q_lora_rank = 1536,
+     .num_experts = 256, .top_k = 8, .num_shared_experts = 1, .moe_inter_dim = 2048,
+     .num_expert_groups = 8, .num_limited_groups = 4, .score_func = OCT_SCORE_SIGMOID,
+     .route_norm = true, .route_scale = 2.5},
+    {DEEPSEEK_V3,
+     .flavor = "demo",
+     .dim = 256,
+     .n_layers = 4,
+     .n_dense_layers = 1,
+     .n_heads = 8,
+     .hidden_dim = 704,
+     .vocab_size = 4096,
+     .mscale = 1.0,
+     .kv_lora_rank = 96,
+     .qk_nope_head_dim = 32,
+     .qk_rope_head_dim = 16,
+     .v_head_dim = 32,
+     .num_experts = 8,
+     .top_k = 2,
+     .num_shared_experts = 1,
+     .moe_inter_dim = 192,
+     .num_expert_groups = 4,
+     .num_limited_groups = 2,
+     .score_func = OCT_SCORE_SIGMOID,
+     .route_norm = true,
+     .route_scale = 1.0},
+    {DEEPSEEK_V3,
+     .flavor = "60M",
+     .dim = 512,
+     .n_layers = 8,
+     .n_dense_layers = 1,
+     .n_heads = 8,
+     .hidden_dim = 1376,
+     .vocab_size = 4096,
+     .mscale = 1.0,
+     .q_lora_rank = 256,
+     .kv_lora_rank = 128,
+     .qk_nope_head_dim = 64,
+     .qk_rope_head_dim = 32,
+     .v_head_dim = 64,
+     .num_experts = 16,
+     .top_k = 4,
+     .num_shared_experts = 1,
+     .moe_inter_dim = 288,
+     .num_expert_groups = 4,
+     .num_limited_groups = 2,
+     .score_func = OCT_SCORE_SIGMOID,
+     .route_norm = true,
+     .route_scale = 1.0},
 };
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -78,7 +166,12 @@ static const family families[] = {
     [OCT_MODEL_QWEN3] = {"qwen3",
                          qwen3_flavors,
                          COUNT(qwen3_flavors),
-                         {"debugmodel", "0.6B", "1.7B", "4B", "8B", "14B", "32B"}},
+                         {"debugmodel", "0.6B", "1.7B", "4B", "8B", "14B", "32B", "debugmodel_moe",
+                          "30B-A3B", "235B-A22B", "demo_moe"}},
+    [OCT_MODEL_DEEPSEEK_V3] = {"deepseek_v3",
+                               deepseek_v3_flavors,
+                               COUNT(deepseek_v3_flavors),
+                               {"debugmodel", "16B", "236B", "671B", "demo", "60M"}},
 };
 
 const char *oct_model_family_name(oct_model_family model_family) {
@@ -137,8 +230,9 @@ typedef struct field {
     double low, high; /* of numbers, both allowed */
 } field;
 
-#define FIELD(name, type, low, high)                                                               \
-    { #name, type, offsetof(oct_model_args, name), low, high }
+#define ALIAS(key, name, type, low, high)                                                          \
+    { key, type, offsetof(oct_model_args, name), low, high }
+#define FIELD(name, type, low, high) ALIAS(#name, name, type, low, high)
 
 static const field fields[] = {
     FIELD(vocab_size, OCT_ARG_INT, 2, MAX_WIDE),
@@ -161,7 +255,36 @@ static const field fields[] = {
     FIELD(rope_low_freq_factor, OCT_ARG_DOUBLE, 1e-6, 1e6),
     FIELD(rope_high_freq_factor, OCT_ARG_DOUBLE, 1e-6, 1e6),
     FIELD(rope_original_max_position_embeddings, OCT_ARG_INT, 1, MAX_POSITIONS),
+    FIELD(q_lora_rank, OCT_ARG_INT, 0, MAX_DIM),
+    FIELD(kv_lora_rank, OCT_ARG_INT, 0, MAX_DIM),
+    FIELD(qk_nope_head_dim, OCT_ARG_INT, 0, MAX_HEADS),
+    FIELD(qk_rope_head_dim, OCT_ARG_INT, 0, MAX_HEADS),
+    FIELD(v_head_dim, OCT_ARG_INT, 0, MAX_HEADS),
+    FIELD(beta_fast, OCT_ARG_DOUBLE, 0, 1e6),
+    FIELD(beta_slow, OCT_ARG_DOUBLE, 0, 1e6),
+    FIELD(mscale, OCT_ARG_DOUBLE, 0, 1e3),
+    FIELD(num_experts, OCT_ARG_INT, 0, OCT_MAX_EXPERTS),
+    FIELD(top_k, OCT_ARG_INT, 0, OCT_MAX_EXPERTS),
+    FIELD(num_shared_experts, OCT_ARG_INT, 0, OCT_MAX_EXPERTS),
+    FIELD(moe_inter_dim, OCT_ARG_INT, 0, MAX_DIM),
+    FIELD(n_dense_layers, OCT_ARG_INT, 0, MAX_LAYERS),
+    FIELD(num_expert_groups, OCT_ARG_INT, 0, OCT_MAX_EXPERTS),
+    FIELD(num_limited_groups, OCT_ARG_INT, 0, OCT_MAX_EXPERTS),
+    FIELD(score_func, OCT_ARG_TEXT, 0, 0),
+    FIELD(route_norm, OCT_ARG_BOOL, 0, 1),
+    FIELD(score_before_experts, OCT_ARG_BOOL, 0, 1),
+    FIELD(route_scale, OCT_ARG_DOUBLE, 0, 1e6),
+    FIELD(load_balance_coeff, OCT_ARG_DOUBLE, 0, 1),
+    FIELD(moe_force_load_balance, OCT_ARG_BOOL, 0, 1),
+    ALIAS("inter_dim", hidden_dim, OCT_ARG_INT, 0, MAX_WIDE),
+    ALIAS("rope_factor", rope_scaling_factor, OCT_ARG_DOUBLE, 1, 1e6),
+    ALIAS("original_seq_len", rope_original_max_position_embeddings, OCT_ARG_INT, 1, MAX_POSITIONS),
+    ALIAS("n_expert_groups", num_expert_groups, OCT_ARG_INT, 0, OCT_MAX_EXPERTS),
+    ALIAS("n_limited_groups", num_limited_groups, OCT_ARG_INT, 0, OCT_MAX_EXPERTS),
 };
+
+static const char *const score_func_names[] = {
+    [OCT_SCORE_SOFTMAX] = "softmax", [OCT_SCORE_SIGMOID] = "sigmoid"};
 
 static bool same_key(const char *a, const char *b) {
     for (; *a && *b; a++, b++)
@@ -178,10 +301,11 @@ static const field *find_field(const char *key) {
 }
 
 static oct_status fail_value(oct_error *err, const field *f, oct_arg value) {
-    static const char *const type_names[] = {"an integer", "a number", "true or false"};
+    static const char *const type_names[] = {"an integer", "a number", "true or false",
+                                             "\"softmax\" or \"sigmoid\""};
     char expected[96], got[48];
-    if (f->type == OCT_ARG_BOOL)
-        snprintf(expected, sizeof expected, "%s", type_names[OCT_ARG_BOOL]);
+    if (f->type == OCT_ARG_BOOL || f->type == OCT_ARG_TEXT)
+        snprintf(expected, sizeof expected, "%s", type_names[f->type]);
     else
         snprintf(expected, sizeof expected, "%s from %.12g to %.12g", type_names[f->type], f->low,
                  f->high);
@@ -189,10 +313,28 @@ static oct_status fail_value(oct_error *err, const field *f, oct_arg value) {
         snprintf(got, sizeof got, "%lld", (long long)value.i);
     else if (value.type == OCT_ARG_DOUBLE)
         snprintf(got, sizeof got, "%.12g", value.d);
+    else if (value.type == OCT_ARG_TEXT)
+        snprintf(got, sizeof got, "\"%.40s\"", value.text);
     else
         snprintf(got, sizeof got, "%s", value.b ? "true" : "false");
     return oct_fail(err, OCT_INVALID, "%s: impossible value; expected %s; got %s", f->key, expected,
                     got);
+}
+
+static oct_status set_score_func(oct_model_args *args, const field *f, oct_arg value,
+                                 oct_error *err) {
+    for (size_t i = 0; i < COUNT(score_func_names); i++) {
+        if (strcmp(value.text, score_func_names[i]) == 0) {
+            args->score_func = (oct_score_func)i;
+            return OCT_OK;
+        }
+    }
+    return fail_value(err, f, value);
+}
+
+/* The one way of scaling positions that a family has. */
+static oct_rope_scaling family_scaling(oct_model_family model_family) {
+    return model_family == OCT_MODEL_DEEPSEEK_V3 ? OCT_ROPE_YARN : OCT_ROPE_LLAMA3;
 }
 
 oct_status oct_model_args_set(oct_model_args *args, const char *key, oct_arg value,
@@ -207,12 +349,14 @@ oct_status oct_model_args_set(oct_model_args *args, const char *key, oct_arg val
     bool widens = f->type == OCT_ARG_DOUBLE && value.type == OCT_ARG_INT;
     if (value.type != f->type && !widens)
         return fail_value(err, f, value);
+    if (f->type == OCT_ARG_TEXT)
+        return set_score_func(args, f, value, err);
     double number = value.type == OCT_ARG_INT ? (double)value.i : value.d;
     if (f->type != OCT_ARG_BOOL && !(number >= f->low && number <= f->high))
         return fail_value(err, f, value);
     char *place = (char *)args + f->offset;
     if (f->offset == offsetof(oct_model_args, rope_scaling))
-        args->rope_scaling = value.b ? OCT_ROPE_LLAMA3 : OCT_ROPE_UNSCALED;
+        args->rope_scaling = value.b ? family_scaling(args->family) : OCT_ROPE_UNSCALED;
     else if (f->type == OCT_ARG_INT)
         memcpy(place, &value.i, sizeof value.i);
     else if (f->type == OCT_ARG_DOUBLE)
@@ -235,7 +379,7 @@ static oct_status check_bounds(const oct_model_args *args, oct_error *err) {
         const field *f = &fields[i];
         oct_arg value = {.type = f->type};
         const char *place = (const char *)args + f->offset;
-        if (f->type == OCT_ARG_BOOL)
+        if (f->type == OCT_ARG_BOOL || f->type == OCT_ARG_TEXT)
             continue;
         if (f->type == OCT_ARG_INT)
             memcpy(&value.i, place, sizeof value.i);
@@ -248,10 +392,8 @@ static oct_status check_bounds(const oct_model_args *args, oct_error *err) {
     return OCT_OK;
 }
 
-oct_status oct_model_args_resolve(oct_model_args *args, oct_error *err) {
-    oct_status status = check_bounds(args, err);
-    if (status)
-        return status;
+/* Grouped-query attention: derives n_kv_heads and head_dim. */
+static oct_status resolve_heads(oct_model_args *args, oct_error *err) {
     if (args->head_dim == 0 && args->dim % args->n_heads)
         return oct_fail(err, OCT_INVALID,
                         "n_heads: doesn't divide dim; expected a divisor of %lld; got %lld",
@@ -266,22 +408,128 @@ oct_status oct_model_args_resolve(oct_model_args *args, oct_error *err) {
         return oct_fail(err, OCT_INVALID,
                         "head_dim: rotary positions turn pairs; expected an even number; got %lld",
                         (long long)head_dim);
-    if (args->n_heads * head_dim > MAX_WIDE)
+    args->n_kv_heads = n_kv_heads;
+    args->head_dim = head_dim;
+    return OCT_OK;
+}
+
+/* Latent attention: every head has a key and a value of its own. */
+static oct_status resolve_latent(oct_model_args *args, oct_error *err) {
+    const struct {
+        const char *key;
+        int64_t value;
+    } needed[] = {{"kv_lora_rank", args->kv_lora_rank},
+                  {"qk_nope_head_dim", args->qk_nope_head_dim},
+                  {"qk_rope_head_dim", args->qk_rope_head_dim},
+                  {"v_head_dim", args->v_head_dim}};
+    for (size_t i = 0; i < COUNT(needed); i++)
+        if (needed[i].value < 1)
+            return oct_fail(err, OCT_INVALID, "%s: impossible value; expected at least 1; got %lld",
+                            needed[i].key, (long long)needed[i].value);
+    if (args->qk_rope_head_dim % 2)
+        return oct_fail(
+            err, OCT_INVALID,
+            "qk_rope_head_dim: rotary positions turn pairs; expected an even number; got %lld",
+            (long long)args->qk_rope_head_dim);
+    if (args->n_heads * (args->qk_nope_head_dim + args->v_head_dim) > MAX_WIDE)
+        return oct_fail(err, OCT_INVALID,
+                        "v_head_dim: too wide; expected n_heads * (qk_nope_head_dim + v_head_dim) "
+                        "of at most %d; got %lld",
+                        MAX_WIDE,
+                        (long long)(args->n_heads * (args->qk_nope_head_dim + args->v_head_dim)));
+    args->n_kv_heads = args->n_heads;
+    args->head_dim = args->qk_nope_head_dim + args->qk_rope_head_dim;
+    return OCT_OK;
+}
+
+static oct_status check_groups(const oct_model_args *args, oct_error *err) {
+    long long E = args->num_experts, groups = args->num_expert_groups;
+    long long limited = args->num_limited_groups;
+    if (groups == 0)
+        return OCT_OK;
+    if (E % groups)
+        return oct_fail(err, OCT_INVALID,
+                        "num_expert_groups: doesn't divide num_experts; expected a divisor of "
+                        "%lld; got %lld",
+                        E, groups);
+    if (limited < 1 || limited > groups)
+        return oct_fail(err, OCT_INVALID,
+                        "num_limited_groups: impossible value; expected 1 to num_expert_groups "
+                        "(%lld); got %lld",
+                        groups, limited);
+    if (args->top_k > E / groups * limited)
+        return oct_fail(err, OCT_INVALID,
+                        "top_k: more active experts than the groups of a token have; expected at "
+                        "most %lld (%lld groups of %lld); got %lld",
+                        E / groups * limited, limited, E / groups, (long long)args->top_k);
+    return OCT_OK;
+}
+
+static oct_status check_experts(const oct_model_args *args, oct_error *err) {
+    long long E = args->num_experts, top_k = args->top_k;
+    bool routes = top_k > 0 || args->num_shared_experts > 0;
+    if (E == 0 && routes)
+        return oct_fail(err, OCT_INVALID,
+                        "num_experts: a router without experts; expected at least top_k (%lld), or "
+                        "top_k and num_shared_experts of 0; got 0",
+                        top_k);
+    if (E == 0)
+        return OCT_OK;
+    if (args->family == OCT_MODEL_LLAMA3)
+        return oct_fail(err, OCT_INVALID,
+                        "num_experts: llama3 has no experts; expected 0, or model.name qwen3 or "
+                        "deepseek_v3; got %lld",
+                        E);
+    if (top_k < 1 || top_k > E)
+        return oct_fail(err, OCT_INVALID,
+                        "top_k: impossible number of active experts; expected 1 to num_experts "
+                        "(%lld); got %lld",
+                        E, top_k);
+    if (args->moe_inter_dim < 1 || args->moe_inter_dim * args->num_shared_experts > MAX_WIDE)
+        return oct_fail(err, OCT_INVALID,
+                        "moe_inter_dim: impossible value; expected at least 1 and, times "
+                        "num_shared_experts, at most %d; got %lld",
+                        MAX_WIDE, (long long)args->moe_inter_dim);
+    if (args->route_scale <= 0)
+        return oct_fail(err, OCT_INVALID,
+                        "route_scale: impossible value; expected more than 0; got %g",
+                        args->route_scale);
+    return check_groups(args, err);
+}
+
+oct_status oct_model_args_resolve(oct_model_args *args, oct_error *err) {
+    bool latent = args->family == OCT_MODEL_DEEPSEEK_V3;
+    oct_model_args resolved = *args;
+    oct_status status = check_bounds(args, err);
+    if (!status)
+        status = latent ? resolve_latent(&resolved, err) : resolve_heads(&resolved, err);
+    if (!status)
+        status = check_experts(&resolved, err);
+    if (status)
+        return status;
+    if (resolved.n_heads * resolved.head_dim > MAX_WIDE)
         return oct_fail(err, OCT_INVALID,
                         "head_dim: too wide; expected n_heads * head_dim of at most %d; got %lld",
-                        MAX_WIDE, (long long)(args->n_heads * head_dim));
-    int64_t hidden_dim = args->hidden_dim ? args->hidden_dim : derived_hidden_dim(args);
-    if (hidden_dim > MAX_WIDE)
+                        MAX_WIDE, (long long)(resolved.n_heads * resolved.head_dim));
+    resolved.hidden_dim = args->hidden_dim ? args->hidden_dim : derived_hidden_dim(args);
+    if (resolved.hidden_dim > MAX_WIDE)
         return oct_fail(err, OCT_INVALID, "hidden_dim: too wide; expected at most %d; got %lld",
-                        MAX_WIDE, (long long)hidden_dim);
+                        MAX_WIDE, (long long)resolved.hidden_dim);
     if (args->rope_scaling == OCT_ROPE_LLAMA3 &&
         !(args->rope_high_freq_factor > args->rope_low_freq_factor))
         return oct_fail(err, OCT_INVALID,
                         "rope_high_freq_factor: impossible value; expected more than "
                         "rope_low_freq_factor (%g); got %g",
                         args->rope_low_freq_factor, args->rope_high_freq_factor);
-    args->n_kv_heads = n_kv_heads;
-    args->head_dim = head_dim;
-    args->hidden_dim = hidden_dim;
+    *args = resolved;
     return OCT_OK;
+}
+
+bool oct_model_args_has_experts(const oct_model_args *args, int64_t layer) {
+    return args->num_experts > 0 && layer >= args->n_dense_layers;
+}
+
+bool oct_model_args_uses_yarn(const oct_model_args *args) {
+    return args->rope_scaling == OCT_ROPE_YARN &&
+           args->max_seq_len > args->rope_original_max_position_embeddings;
 }

@@ -11,15 +11,20 @@
 #include <stdint.h>
 
 #include "op/rope.h"
+#include "op/routing.h"
 
-typedef enum oct_model_family { OCT_MODEL_LLAMA3, OCT_MODEL_QWEN3 } oct_model_family;
+typedef enum oct_model_family {
+    OCT_MODEL_LLAMA3,
+    OCT_MODEL_QWEN3,
+    OCT_MODEL_DEEPSEEK_V3
+} oct_model_family;
 
 typedef struct oct_model_args {
     oct_model_family family;
     char flavor[32];
     int64_t vocab_size, dim, n_layers, n_heads;
     int64_t n_kv_heads;        /* 0: as many as n_heads */
-    int64_t head_dim;          /* 0: dim / n_heads */
+    int64_t head_dim;          /* 0: dim / n_heads; deepseek_v3: qk_nope + qk_rope */
     int64_t hidden_dim;        /* of the feed-forward layer; 0: from the next two, as llama3 does */
     int64_t multiple_of;       /* hidden_dim is rounded up to a multiple of it */
     double ffn_dim_multiplier; /* 0: none */
@@ -30,36 +35,63 @@ typedef struct oct_model_args {
     bool depth_init;          /* wo, w2, w3 start at 0.02 / sqrt(2 (layer + 1)); else layers + 1 is
                                  n_layers */
     double rope_theta;
-    oct_rope_scaling rope_scaling; /* OCT_ROPE_UNSCALED or OCT_ROPE_LLAMA3 */
+    oct_rope_scaling rope_scaling; /* none, or the family's. OCT_ROPE_YARN has an effect only where
+                                      max_seq_len is above the original one, as in torchtitan */
     double rope_scaling_factor, rope_low_freq_factor, rope_high_freq_factor;
     int64_t rope_original_max_position_embeddings;
+
+    /* deepseek_v3: latent attention (nn/latent_attention.h), yarn */
+    int64_t q_lora_rank; /* 0: queries without a latent */
+    int64_t kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim, v_head_dim;
+    double beta_fast, beta_slow;
+    double mscale; /* with yarn: scores are scaled by (0.1 mscale ln(factor) + 1)^2 too */
+
+    /* experts (nn/moe.h), deepseek_v3 and qwen3; 0 experts: a dense model */
+    int64_t num_experts, top_k; /* top_k: active experts a token */
+    int64_t num_shared_experts;
+    int64_t moe_inter_dim;      /* hidden size of one expert */
+    int64_t n_dense_layers;     /* the first layers, without experts */
+    int64_t num_expert_groups;  /* 0: no groups */
+    int64_t num_limited_groups; /* groups that a token may use */
+    oct_score_func score_func;
+    bool route_norm, score_before_experts;
+    double route_scale;
+    double load_balance_coeff;   /* 0: no bias */
+    bool moe_force_load_balance; /* for debugging: experts take tokens in turn */
 } oct_model_args;
 
-/* `name`: llama3 | qwen3; `flavor`: one of theirs. An unknown one is OCT_INVALID with the nearest
- * name and the list. The result is not resolved yet. */
+/* `name`: llama3 | qwen3 | deepseek_v3; `flavor`: one of theirs. An unknown one is OCT_INVALID with
+ * the nearest name and the list. The result is not resolved yet. */
 oct_status oct_model_args_flavor(const char *name, const char *flavor, oct_model_args *args,
                                  oct_error *err);
-const char *oct_model_family_name(oct_model_family family); /* "llama3", "qwen3" */
+const char *oct_model_family_name(oct_model_family family); /* "llama3", ... */
 /* The flavors of a model name, NULL-terminated; NULL for an unknown name. */
 const char *const *oct_model_flavors(const char *name);
 
 /* A value that a user gives for one dimension. */
-typedef enum oct_arg_type { OCT_ARG_INT, OCT_ARG_DOUBLE, OCT_ARG_BOOL } oct_arg_type;
+typedef enum oct_arg_type { OCT_ARG_INT, OCT_ARG_DOUBLE, OCT_ARG_BOOL, OCT_ARG_TEXT } oct_arg_type;
 typedef struct oct_arg {
     oct_arg_type type;
     int64_t i;
     double d;
     bool b;
+    const char *text;
 } oct_arg;
 
 /* Sets one field by its name above ("dim", "rope_theta", ...; `-` equals `_`; rope_scaling as a
- * bool). An unknown key, a wrong type or a value that can't be is OCT_INVALID; the message starts
- * with the key, so that the caller only puts the place before it. An int is taken where a double is
- * expected. */
+ * bool, score_func as a text). torchtitan's other names for some are known too (inter_dim,
+ * rope_factor, original_seq_len, n_expert_groups, n_limited_groups). An unknown key, a wrong type
+ * or a value that can't be is OCT_INVALID; the message starts with the key, so that the caller only
+ * puts the place before it. An int is taken where a double is expected. */
 oct_status oct_model_args_set(oct_model_args *args, const char *key, oct_arg value, oct_error *err);
 
 /* Fills what is derived (n_kv_heads, head_dim, hidden_dim) and checks what belongs together: heads
- * that don't divide, an odd head_dim, ... Calling it again changes nothing. */
+ * that don't divide, an odd head_dim, more active experts than experts, ... Calling it again
+ * changes nothing. */
 oct_status oct_model_args_resolve(oct_model_args *args, oct_error *err);
+
+/* Of resolved arguments: whether layer `layer` has experts; whether yarn has an effect. */
+bool oct_model_args_has_experts(const oct_model_args *args, int64_t layer);
+bool oct_model_args_uses_yarn(const oct_model_args *args);
 
 #endif

@@ -1,31 +1,70 @@
 /* Hugging Face's names and weight layout: see hf_names.h.
  *
- * Both names are a prefix outside the layers, or "layers.N." and a suffix; llama3 and qwen3 differ
- * only in which of the suffixes they have. */
+ * Both names are a prefix outside the layers, or "layers.N." and a suffix; families differ only in
+ * which of the suffixes they have. */
 #include "model/hf_names.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
+/* The families that have a name. */
+enum {
+    LLAMA3 = 1 << OCT_MODEL_LLAMA3,
+    QWEN3 = 1 << OCT_MODEL_QWEN3,
+    DEEPSEEK_V3 = 1 << OCT_MODEL_DEEPSEEK_V3,
+    GROUPED_QUERIES = LLAMA3 | QWEN3,
+    WITH_EXPERTS = QWEN3 | DEEPSEEK_V3,
+    ALL = GROUPED_QUERIES | DEEPSEEK_V3
+};
+
 typedef struct name_pair {
     const char *name, *hf_name;
+    int families;
 } name_pair;
 
 static const name_pair outer_names[] = {
-    {"tok_embeddings", "model.embed_tokens"},
-    {"norm", "model.norm"},
-    {"output", "lm_head"},
+    {"tok_embeddings", "model.embed_tokens", ALL},
+    {"norm", "model.norm", ALL},
+    {"output", "lm_head", ALL},
 };
 
+/* Where both "feed_forward" and "moe" are "mlp", the way back gives the first. */
 static const name_pair layer_names[] = {
-    {"attention_norm", "input_layernorm"},    {"attention", "self_attn"},
-    {"attention.wq", "self_attn.q_proj"},     {"attention.wk", "self_attn.k_proj"},
-    {"attention.wv", "self_attn.v_proj"},     {"attention.wo", "self_attn.o_proj"},
-    {"attention.q_norm", "self_attn.q_norm"}, {"attention.k_norm", "self_attn.k_norm"},
-    {"ffn_norm", "post_attention_layernorm"}, {"feed_forward", "mlp"},
-    {"feed_forward.w1", "mlp.gate_proj"},     {"feed_forward.w2", "mlp.down_proj"},
-    {"feed_forward.w3", "mlp.up_proj"},
+    {"attention_norm", "input_layernorm", ALL},
+    {"attention", "self_attn", ALL},
+    {"attention.wq", "self_attn.q_proj", ALL},
+    {"attention.wk", "self_attn.k_proj", GROUPED_QUERIES},
+    {"attention.wv", "self_attn.v_proj", GROUPED_QUERIES},
+    {"attention.wo", "self_attn.o_proj", ALL},
+    {"attention.q_norm", "self_attn.q_norm", QWEN3},
+    {"attention.k_norm", "self_attn.k_norm", QWEN3},
+    {"attention.wq_a", "self_attn.q_a_proj", DEEPSEEK_V3},
+    {"attention.q_norm", "self_attn.q_a_layernorm", DEEPSEEK_V3},
+    {"attention.wq_b", "self_attn.q_b_proj", DEEPSEEK_V3},
+    {"attention.wkv_a", "self_attn.kv_a_proj_with_mqa", DEEPSEEK_V3},
+    {"attention.kv_norm", "self_attn.kv_a_layernorm", DEEPSEEK_V3},
+    {"attention.wkv_b", "self_attn.kv_b_proj", DEEPSEEK_V3},
+    {"ffn_norm", "post_attention_layernorm", ALL},
+    {"feed_forward", "mlp", ALL},
+    {"feed_forward.w1", "mlp.gate_proj", ALL},
+    {"feed_forward.w2", "mlp.down_proj", ALL},
+    {"feed_forward.w3", "mlp.up_proj", ALL},
+    {"moe", "mlp", WITH_EXPERTS},
+    {"moe.experts", "mlp.experts", WITH_EXPERTS},
+    {"moe.router.gate", "mlp.gate", WITH_EXPERTS},
+    {"moe.expert_bias", "mlp.gate.e_score_correction_bias", DEEPSEEK_V3},
+    {"moe.shared_experts", "mlp.shared_experts", DEEPSEEK_V3},
+    {"moe.shared_experts.w1", "mlp.shared_experts.gate_proj", DEEPSEEK_V3},
+    {"moe.shared_experts.w2", "mlp.shared_experts.down_proj", DEEPSEEK_V3},
+    {"moe.shared_experts.w3", "mlp.shared_experts.up_proj", DEEPSEEK_V3},
+};
+
+/* An expert's matrix in one tensor of its own there, a slice of "moe.experts.wN" here. */
+static const name_pair expert_names[] = {
+    {"w1", "gate_proj", WITH_EXPERTS},
+    {"w2", "down_proj", WITH_EXPERTS},
+    {"w3", "up_proj", WITH_EXPERTS},
 };
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -51,10 +90,11 @@ static const char *parameter_suffix(const char *name, size_t *n) {
     return name + length;
 }
 
-static const name_pair *find(const name_pair *pairs, size_t n_pairs, side s, const char *name,
-                             size_t n) {
+static const name_pair *find(const name_pair *pairs, size_t n_pairs, oct_model_family family,
+                             side s, const char *name, size_t n) {
     for (size_t i = 0; i < n_pairs; i++)
-        if (strlen(of(&pairs[i], s)) == n && strncmp(of(&pairs[i], s), name, n) == 0)
+        if ((pairs[i].families & 1 << family) && strlen(of(&pairs[i], s)) == n &&
+            strncmp(of(&pairs[i], s), name, n) == 0)
             return &pairs[i];
     return NULL;
 }
@@ -75,7 +115,7 @@ static bool translate(oct_model_family family, side from, const char *name,
     side to = from == OURS ? THEIRS : OURS;
     size_t n;
     const char *suffix = parameter_suffix(name, &n);
-    const name_pair *pair = find(outer_names, COUNT(outer_names), from, name, n);
+    const name_pair *pair = find(outer_names, COUNT(outer_names), family, from, name, n);
     if (pair)
         return snprintf(out, OCT_HF_MODULE_NAME_SIZE, "%s%s", of(pair, to), suffix) <
                OCT_HF_MODULE_NAME_SIZE;
@@ -88,9 +128,8 @@ static bool translate(oct_model_family family, side from, const char *name,
                         name + skipped) < OCT_HF_MODULE_NAME_SIZE;
     if (n <= prefix)
         return false;
-    pair = find(layer_names, COUNT(layer_names), from, name + prefix + 1, n - prefix - 1);
-    if (!pair || (family == OCT_MODEL_LLAMA3 && strstr(pair->name, "attention.") &&
-                  strstr(pair->name, "_norm")))
+    pair = find(layer_names, COUNT(layer_names), family, from, name + prefix + 1, n - prefix - 1);
+    if (!pair)
         return false;
     return snprintf(out, OCT_HF_MODULE_NAME_SIZE, "%s%.*s.%s%s", layers[to], digits, name + skipped,
                     of(pair, to), suffix) < OCT_HF_MODULE_NAME_SIZE;
@@ -111,6 +150,23 @@ bool oct_name_from_hf(oct_model_family family, const char *hf_name,
         return true;
     }
     return translate(family, THEIRS, hf_name, out);
+}
+
+bool oct_hf_expert_name(oct_model_family family, const char *name, int64_t expert,
+                        char out[OCT_HF_MODULE_NAME_SIZE]) {
+    char module[OCT_HF_MODULE_NAME_SIZE];
+    const char *dot = strrchr(name, '.'), *layers = "layers.";
+    size_t prefix = layer_prefix(name, layers), n = dot ? (size_t)(dot - name) : 0;
+    if (!prefix || n >= sizeof module || strncmp(name + prefix, ".moe.experts.", 13) != 0)
+        return false;
+    const name_pair *pair =
+        find(expert_names, COUNT(expert_names), family, OURS, dot + 1, strlen(dot + 1));
+    snprintf(module, sizeof module, "%.*s", (int)n, name);
+    char theirs[OCT_HF_MODULE_NAME_SIZE];
+    if (!pair || !oct_hf_name(family, module, theirs))
+        return false;
+    return snprintf(out, OCT_HF_MODULE_NAME_SIZE, "%.100s.%lld.%s.weight", theirs,
+                    (long long)expert, pair->hf_name) < OCT_HF_MODULE_NAME_SIZE;
 }
 
 const char *oct_hf_namer_name(void *context, const oct_module *m) {

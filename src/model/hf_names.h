@@ -2,7 +2,8 @@
  *
  * torchtitan's llama3 rotates neighbouring elements of a head, Hugging Face's rotates an element of
  * the first half with one of the second: rows of wq and wk are permuted within each head on the
- * way. qwen3 is the same on both sides. */
+ * way. qwen3 and deepseek_v3 are the same on both sides. Experts are one tensor (E,N,K) a weight
+ * here and a tensor an expert there. */
 #ifndef OCT_MODEL_HF_NAMES_H
 #define OCT_MODEL_HF_NAMES_H
 
@@ -20,7 +21,11 @@
  * "lm_head.weight". True if the name is one of the family's; names of parents
  * ("layers.3.attention") count. */
 bool oct_hf_name(oct_model_family family, const char *name, char out[OCT_HF_MODULE_NAME_SIZE]);
-/* The way back. */
+/* The tensor there that is slice `expert` of the parameter "layers.N.moe.experts.wM"; false for
+ * other names. oct_hf_name has no name for such a parameter as a whole. */
+bool oct_hf_expert_name(oct_model_family family, const char *name, int64_t expert,
+                        char out[OCT_HF_MODULE_NAME_SIZE]);
+/* The way back of oct_hf_name. */
 bool oct_name_from_hf(oct_model_family family, const char *hf_name,
                       char out[OCT_HF_MODULE_NAME_SIZE]);
 

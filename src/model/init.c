@@ -62,5 +62,10 @@ void oct_model_init(oct_model *model, uint64_t seed) {
     for (int64_t i = 0; i < n_params; i++)
         if (params[i]->value)
             oct_param_draw(params[i], seed, 0, oct_param_elements(params[i]), params[i]->value);
+    for (int64_t i = 0; i < oct_model_get_args(model)->n_layers; i++) {
+        oct_moe *moe = oct_model_moe(model, i);
+        for (int64_t e = 0; moe && e < moe->config.rule.n_experts; e++)
+            moe->expert_bias[e] = 0.0f;
+    }
     oct_model_changed(model);
 }

@@ -8,11 +8,13 @@
 #include "base/alloc.h"
 #include "model/tree.h"
 #include "nn/feed_forward.h"
+#include "nn/latent_attention.h"
 
 static void destroy_model(oct_module *m) {
     oct_model *model = (oct_model *)m;
     oct_rotary_clear(&model->rotary);
     oct_free(model->layers);
+    oct_free(model->moes);
     oct_free(model->params);
 }
 
@@ -42,47 +44,126 @@ static oct_init head_init(const oct_model_args *args) {
 
 static void configure_rotary(oct_model *model) {
     const oct_model_args *args = &model->args;
+    bool latent = args->family == OCT_MODEL_DEEPSEEK_V3;
+    bool scaled = args->rope_scaling != OCT_ROPE_YARN || oct_model_args_uses_yarn(args);
     model->rotary.config = (oct_rope_config){
-        .dims = args->head_dim,
+        .dims = latent ? args->qk_rope_head_dim : args->head_dim,
         .theta = args->rope_theta,
-        .pairs = args->family == OCT_MODEL_LLAMA3 ? OCT_ROPE_INTERLEAVED : OCT_ROPE_HALVES,
-        .scaling = args->rope_scaling,
+        .pairs = args->family == OCT_MODEL_QWEN3 ? OCT_ROPE_HALVES : OCT_ROPE_INTERLEAVED,
+        .scaling = scaled ? args->rope_scaling : OCT_ROPE_UNSCALED,
         .factor = args->rope_scaling_factor,
         .original_context = (double)args->rope_original_max_position_embeddings,
         .low_freq_factor = args->rope_low_freq_factor,
-        .high_freq_factor = args->rope_high_freq_factor};
+        .high_freq_factor = args->rope_high_freq_factor,
+        .beta_fast = args->beta_fast,
+        .beta_slow = args->beta_slow};
+}
+
+static oct_status build_attention(oct_model *model, oct_block *b, int64_t layer) {
+    const oct_model_args *args = &model->args;
+    const oct_attention_config config = {.dim = args->dim,
+                                         .n_heads = args->n_heads,
+                                         .n_kv_heads = args->n_kv_heads,
+                                         .head_dim = args->head_dim,
+                                         .qk_norm = args->qk_norm,
+                                         .norm_eps = (float)args->norm_eps,
+                                         .layer = layer,
+                                         .rotary = &model->rotary,
+                                         .qkv_init = linear_init(),
+                                         .wo_init = deep_init(args, layer)};
+    oct_attention *a;
+    oct_status status = oct_attention_create(&b->base, "attention", &config, &a);
+    if (!status)
+        b->attention = &a->base;
+    return status;
+}
+
+/* 1 / sqrt(elements of a head), with yarn times mscale^2. */
+static float latent_scale(const oct_model_args *args) {
+    double scale = 1.0 / sqrt((double)args->head_dim), mscale = 1.0;
+    if (oct_model_args_uses_yarn(args))
+        mscale = 0.1 * args->mscale * log(args->rope_scaling_factor) + 1.0;
+    return (float)(scale * mscale * mscale);
+}
+
+static oct_status build_latent_attention(oct_model *model, oct_block *b, int64_t layer) {
+    const oct_model_args *args = &model->args;
+    const oct_latent_attention_config config = {.dim = args->dim,
+                                                .q_rank = args->q_lora_rank,
+                                                .kv_rank = args->kv_lora_rank,
+                                                .heads = {.n_heads = args->n_heads,
+                                                          .nope_dim = args->qk_nope_head_dim,
+                                                          .rope_dim = args->qk_rope_head_dim,
+                                                          .v_dim = args->v_head_dim},
+                                                .scale = latent_scale(args),
+                                                .norm_eps = (float)args->norm_eps,
+                                                .layer = layer,
+                                                .rotary = &model->rotary,
+                                                .init = linear_init(),
+                                                .wo_init = deep_init(args, layer)};
+    oct_latent_attention *a;
+    oct_status status = oct_latent_attention_create(&b->base, "attention", &config, &a);
+    if (!status)
+        b->attention = &a->base;
+    return status;
+}
+
+static oct_status build_moe(oct_model *model, oct_block *b, int64_t layer) {
+    const oct_model_args *args = &model->args;
+    bool grouped = args->num_expert_groups > 0;
+    oct_init deep = deep_init(args, layer);
+    const oct_moe_config config = {
+        .dim = args->dim,
+        .hidden = args->moe_inter_dim,
+        .n_shared = args->num_shared_experts,
+        .rule = {.n_experts = args->num_experts,
+                 .n_active = args->top_k,
+                 .n_groups = grouped ? args->num_expert_groups : 1,
+                 .n_limited_groups = grouped ? args->num_limited_groups : 1,
+                 .score_func = args->score_func,
+                 .normalize = args->route_norm,
+                 .route_scale = (float)args->route_scale,
+                 .assignment =
+                     args->moe_force_load_balance ? OCT_ASSIGN_IN_TURN : OCT_ASSIGN_BY_SCORE},
+        .score_before_experts = args->score_before_experts,
+        .load_balance_coeff = (float)args->load_balance_coeff,
+        .gate_init = deep,
+        .w1_init = linear_init(),
+        .w2_w3_init = deep};
+    oct_status status = oct_moe_create(&b->base, "moe", &config, &model->moes[layer]);
+    if (!status)
+        b->feed_forward = &model->moes[layer]->base;
+    return status;
+}
+
+static oct_status build_feed_forward(oct_model *model, oct_block *b, int64_t layer) {
+    const oct_model_args *args = &model->args;
+    oct_feed_forward *ff;
+    oct_status status =
+        oct_feed_forward_create(&b->base, "feed_forward", args->dim, args->hidden_dim,
+                                linear_init(), deep_init(args, layer), &ff);
+    if (!status)
+        b->feed_forward = &ff->base;
+    return status;
 }
 
 static oct_status build_layer(oct_model *model, oct_module *layers, int64_t layer) {
     const oct_model_args *args = &model->args;
-    oct_init deep = deep_init(args, layer);
-    const oct_attention_config attention = {.dim = args->dim,
-                                            .n_heads = args->n_heads,
-                                            .n_kv_heads = args->n_kv_heads,
-                                            .head_dim = args->head_dim,
-                                            .qk_norm = args->qk_norm,
-                                            .norm_eps = (float)args->norm_eps,
-                                            .layer = layer,
-                                            .rotary = &model->rotary,
-                                            .qkv_init = linear_init(),
-                                            .wo_init = deep};
+    bool latent = args->family == OCT_MODEL_DEEPSEEK_V3;
     char name[24];
     snprintf(name, sizeof name, "%lld", (long long)layer);
     oct_block *b;
-    oct_attention *a;
-    oct_feed_forward *ff;
     float eps = (float)args->norm_eps;
     oct_status status = oct_block_create(layers, name, &b);
     if (status ||
         (status =
              oct_norm_create(&b->base, "attention_norm", args->dim, eps, &b->attention_norm)) ||
-        (status = oct_attention_create(&b->base, "attention", &attention, &a)) ||
+        (status =
+             latent ? build_latent_attention(model, b, layer) : build_attention(model, b, layer)) ||
         (status = oct_norm_create(&b->base, "ffn_norm", args->dim, eps, &b->ffn_norm)) ||
-        (status = oct_feed_forward_create(&b->base, "feed_forward", args->dim, args->hidden_dim,
-                                          linear_init(), deep, &ff)))
+        (status = oct_model_args_has_experts(args, layer) ? build_moe(model, b, layer)
+                                                          : build_feed_forward(model, b, layer)))
         return status;
-    b->attention = &a->base;
-    b->feed_forward = &ff->base;
     model->layers[layer] = b;
     return OCT_OK;
 }
@@ -97,7 +178,8 @@ static oct_status build_layers(oct_model *model) {
         return status;
     }
     model->layers = oct_calloc_array((size_t)model->args.n_layers, sizeof(oct_block *));
-    if (!model->layers)
+    model->moes = oct_calloc_array((size_t)model->args.n_layers, sizeof(oct_moe *));
+    if (!model->layers || !model->moes)
         return OCT_NO_MEMORY;
     for (int64_t i = 0; !status && i < model->args.n_layers; i++)
         status = build_layer(model, layers, i);
@@ -181,13 +263,26 @@ int64_t oct_model_n_parameters(const oct_model *model) {
     return n;
 }
 
-double oct_model_flops_per_token(const oct_model *model, int64_t seq_len) {
+/* Of all experts' elements only those of the active ones work on a token. */
+static double active_parameters(const oct_model *model) {
     const oct_model_args *args = &model->args;
     double n = (double)oct_model_n_parameters(model);
+    for (int64_t i = 0; i < args->n_layers; i++)
+        for (int w = 0; model->moes[i] && w < OCT_N_EXPERT_WEIGHTS; w++)
+            n -= (double)oct_param_elements(model->moes[i]->experts->w[w]) *
+                 (1.0 - (double)args->top_k / (double)args->num_experts);
+    return n;
+}
+
+double oct_model_flops_per_token(const oct_model *model, int64_t seq_len) {
+    const oct_model_args *args = &model->args;
+    bool latent = args->family == OCT_MODEL_DEEPSEEK_V3;
+    int64_t qk_and_v = args->head_dim + (latent ? args->v_head_dim : args->head_dim);
+    double n = active_parameters(model);
     if (!args->enable_weight_tying)
         n -= (double)oct_param_elements(model->tok_embeddings->weight);
-    double attention = 12.0 * (double)args->n_layers * (double)args->n_heads *
-                       (double)args->head_dim * (double)seq_len;
+    double attention =
+        6.0 * (double)args->n_layers * (double)args->n_heads * (double)qk_and_v * (double)seq_len;
     return 6.0 * n + attention;
 }
 
@@ -234,6 +329,41 @@ void oct_model_set_recompute_every(oct_model *model, int64_t n) {
 oct_status oct_model_create_cache(const oct_model *model, oct_dtype activation, int64_t B,
                                   int64_t max_len, oct_kv_cache **out) {
     const oct_model_args *args = &model->args;
+    bool latent = args->family == OCT_MODEL_DEEPSEEK_V3;
+    int64_t v_dim = latent ? args->v_head_dim : args->head_dim;
     return oct_kv_cache_create(args->n_layers, B, max_len, args->n_kv_heads * args->head_dim,
-                               activation, out);
+                               args->n_kv_heads * v_dim, activation, out);
+}
+
+oct_moe *oct_model_moe(const oct_model *model, int64_t layer) {
+    return model->moes[layer];
+}
+
+void oct_model_update_routing(oct_model *model) {
+    for (int64_t i = 0; i < model->args.n_layers; i++)
+        if (model->moes[i])
+            oct_moe_update_bias(model->moes[i], model->moes[i]->tokens_per_expert);
+}
+
+oct_expert_load oct_model_expert_load(const oct_model *model) {
+    oct_expert_load load = {0};
+    int64_t n_idle = 0, n_experts = 0;
+    for (int64_t i = 0; i < model->args.n_layers; i++) {
+        if (!model->moes[i])
+            continue;
+        int64_t E = model->args.num_experts, largest = 0, total = 0;
+        for (int64_t e = 0; e < E; e++) {
+            int64_t n = model->moes[i]->tokens_per_expert[e];
+            largest = n > largest ? n : largest;
+            n_idle += n == 0;
+            total += n;
+        }
+        n_experts += E;
+        if (total > 0)
+            load.largest_over_mean =
+                fmax(load.largest_over_mean, (double)largest * (double)E / (double)total);
+    }
+    load.n_experts = n_experts;
+    load.idle_share = n_experts > 0 ? (double)n_idle / (double)n_experts : 0;
+    return load;
 }

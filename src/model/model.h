@@ -3,6 +3,9 @@
  *   tok_embeddings, layers.N.{attention_norm, attention.{wq,wk,wv,wo[,q_norm,k_norm]}, ffn_norm,
  *   feed_forward.{w1,w2,w3}}, norm, output
  *
+ * deepseek_v3's attention is {wq | wq_a,q_norm,wq_b},wkv_a,kv_norm,wkv_b,wo; a layer with experts
+ * has moe.{experts,router.gate[,shared_experts.{w1,w2,w3}]} in place of feed_forward.
+ *
  * Letters: B sequences, S tokens a sequence, T = B S rows, D dim, V vocabulary.
  *
  * A model owns its modules and parameters. It isn't thread-safe: one thread drives a step, kernels
@@ -15,6 +18,7 @@
 #include "model/args.h"
 #include "nn/attention.h"
 #include "nn/module.h"
+#include "nn/moe.h"
 #include "nn/step.h"
 #include "nn/transformer_block.h"
 #include "op/loss.h"
@@ -37,8 +41,9 @@ oct_module *oct_model_root(oct_model *model);                     /* for convert
 oct_param *const *oct_model_params(const oct_model *model, int64_t *n_params);
 oct_param *oct_model_find_param(const oct_model *model, const char *name); /* NULL: none */
 int64_t oct_model_n_parameters(const oct_model *model);                    /* elements, tied once */
-/* torchtitan's formula, forward and backward: 6 (N - N_embedding) + 12 n_layers n_heads head_dim S;
- * a tied table counts, since it is the head. */
+/* torchtitan's formula, forward and backward: 6 (N - N_embedding) + 6 n_layers n_heads (elements of
+ * a head's query and value) S. N counts the active experts of a token only, and a tied table, since
+ * it is the head. */
 double oct_model_flops_per_token(const oct_model *model, int64_t seq_len);
 
 /* Draws every parameter as torchtitan does, each element from (seed, parameter name, element), and
@@ -52,6 +57,25 @@ oct_status oct_model_enable_training(oct_model *model);
 void oct_model_zero_gradients(oct_model *model);
 /* The optimizer calls this after it changed the masters: all versions grow. */
 void oct_model_changed(oct_model *model);
+
+/* ---- experts: nothing happens in a dense model ---- */
+
+/* The mixture of experts of a layer, NULL in a dense one. Its expert_bias is a buffer
+ * "layers.N.moe.expert_bias" (E): training changes it and checkpoints hold it, but it's no
+ * parameter. */
+oct_moe *oct_model_moe(const oct_model *model, int64_t layer);
+/* Once a step, when the optimizer moves: every layer's bias moves by the tokens that its experts
+ * got in the step's training passes (with several ranks: sum tokens_per_expert over them first),
+ * and counting starts again. */
+void oct_model_update_routing(oct_model *model);
+
+/* How even the counts are that oct_model_update_routing will use. */
+typedef struct oct_expert_load {
+    int64_t n_experts;        /* of all layers; 0: a dense model */
+    double largest_over_mean; /* of the most uneven layer: 1 is even */
+    double idle_share;        /* of all experts: those that got no token */
+} oct_expert_load;
+oct_expert_load oct_model_expert_load(const oct_model *model);
 
 /* Activation checkpointing: what a layer's backward computes again instead of keeping. Gradients
  * are the same bits in every mode. Between steps only. */

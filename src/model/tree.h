@@ -4,6 +4,7 @@
 
 #include "model/model.h"
 #include "nn/embedding.h"
+#include "nn/moe.h"
 
 struct oct_model {
     oct_module base; /* the root; it owns the tree */
@@ -11,6 +12,7 @@ struct oct_model {
     oct_rotary rotary;
     oct_embedding *tok_embeddings;
     oct_block **layers; /* args.n_layers */
+    oct_moe **moes;     /* the layers' experts, NULL in dense layers */
     oct_norm *norm;
     oct_linear *output;
     oct_param **params;

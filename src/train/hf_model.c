@@ -18,18 +18,81 @@ static oct_status fail_config(const char *folder, const char *key, const char *e
                     folder, key, expected, got);
 }
 
+/* The model name of a model_type, or NULL. */
+static const char *name_of(const oct_hf_config *config) {
+    static const char *const names[][2] = {{"llama", "llama3"},
+                                           {"qwen3", "qwen3"},
+                                           {"qwen3_moe", "qwen3"},
+                                           {"deepseek_v3", "deepseek_v3"}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(config->model_type, names[i][0]) == 0)
+            return names[i][1];
+    return NULL;
+}
+
 static oct_status check_config(const oct_hf_config *config, const char *folder, oct_error *err) {
-    bool known =
-        strcmp(config->model_type, "llama") == 0 || strcmp(config->model_type, "qwen3") == 0;
-    if (!known)
-        return fail_config(folder, "model_type", "llama or qwen3", config->model_type, err);
+    bool deepseek = strcmp(config->model_type, "deepseek_v3") == 0;
+    if (!name_of(config))
+        return fail_config(folder, "model_type", "llama, qwen3, qwen3_moe or deepseek_v3",
+                           config->model_type, err);
     if (strcmp(config->hidden_act, "silu") != 0)
         return fail_config(folder, "hidden_act", "silu", config->hidden_act, err);
     if (config->attention_bias)
         return fail_config(folder, "attention_bias", "false", "true", err);
-    if (config->rope_type == OCT_HF_ROPE_YARN)
+    if (config->rope_type == OCT_HF_ROPE_YARN && !deepseek)
         return fail_config(folder, "rope_scaling", "none or llama3", "yarn", err);
+    if (config->rope_type == OCT_HF_ROPE_LLAMA3 && deepseek)
+        return fail_config(folder, "rope_scaling", "none or yarn", "llama3", err);
+    if (config->n_experts && (config->decoder_sparse_step != 1 || config->n_mlp_only_layers > 0))
+        return fail_config(folder, "decoder_sparse_step", "1 and no mlp_only_layers",
+                           "dense layers between those with experts", err);
     return OCT_OK;
+}
+
+static void set_rope(const oct_hf_config *config, oct_model_args *args) {
+    args->rope_theta = config->rope_theta;
+    args->rope_scaling = OCT_ROPE_UNSCALED;
+    if (config->rope_type == OCT_HF_ROPE_DEFAULT)
+        return;
+    args->rope_scaling_factor = config->rope_factor;
+    args->rope_original_max_position_embeddings = config->rope_original_max_position_embeddings;
+    if (config->rope_type == OCT_HF_ROPE_LLAMA3) {
+        args->rope_scaling = OCT_ROPE_LLAMA3;
+        args->rope_low_freq_factor = config->rope_low_freq_factor;
+        args->rope_high_freq_factor = config->rope_high_freq_factor;
+        return;
+    }
+    args->rope_scaling = OCT_ROPE_YARN;
+    args->beta_fast = config->rope_beta_fast;
+    args->beta_slow = config->rope_beta_slow;
+    args->mscale = config->rope_mscale_all_dim; /* the one that scales the scores */
+}
+
+static void set_latent_attention(const oct_hf_config *config, oct_model_args *args) {
+    args->q_lora_rank = config->q_lora_rank;
+    args->kv_lora_rank = config->kv_lora_rank;
+    args->qk_nope_head_dim = config->qk_nope_head_dim;
+    args->qk_rope_head_dim = config->qk_rope_head_dim;
+    args->v_head_dim = config->v_head_dim;
+}
+
+static void set_experts(const oct_hf_config *config, oct_model_args *args) {
+    bool deepseek = args->family == OCT_MODEL_DEEPSEEK_V3;
+    args->num_experts = config->n_experts;
+    args->top_k = config->n_experts ? config->num_experts_per_tok : 0;
+    args->num_shared_experts = config->n_experts && deepseek ? config->n_shared_experts : 0;
+    args->moe_inter_dim = config->moe_intermediate_size;
+    args->n_dense_layers = deepseek ? config->first_k_dense_replace : 0;
+    args->num_expert_groups = deepseek && config->n_group > 1 ? config->n_group : 0;
+    args->num_limited_groups = deepseek ? config->topk_group : 0;
+    args->score_func = deepseek && config->scoring_func == OCT_HF_SCORING_SIGMOID
+                           ? OCT_SCORE_SIGMOID
+                           : OCT_SCORE_SOFTMAX;
+    args->route_norm = config->norm_topk_prob;
+    args->route_scale = deepseek ? config->routed_scaling_factor : 1.0;
+    args->score_before_experts = false;
+    if (args->num_experts > 0)
+        args->load_balance_coeff = 1e-3;
 }
 
 oct_status oct_setup_model_args_from_hf(const char *folder, oct_model_args *args, oct_error *err) {
@@ -39,7 +102,7 @@ oct_status oct_setup_model_args_from_hf(const char *folder, oct_model_args *args
         status = check_config(&config, folder, err);
     if (status != OCT_OK)
         return status;
-    const char *name = strcmp(config.model_type, "llama") == 0 ? "llama3" : "qwen3";
+    const char *name = name_of(&config);
     /* A flavor gives what config.json doesn't say: how parameters start. */
     status = oct_model_args_flavor(name, oct_model_flavors(name)[0], args, err);
     if (status != OCT_OK)
@@ -55,15 +118,10 @@ oct_status oct_setup_model_args_from_hf(const char *folder, oct_model_args *args
     args->norm_eps = config.rms_norm_eps;
     args->max_seq_len = config.max_position_embeddings;
     args->enable_weight_tying = config.tie_word_embeddings;
-    args->rope_theta = config.rope_theta;
-    args->rope_scaling = OCT_ROPE_UNSCALED;
-    if (config.rope_type != OCT_HF_ROPE_LLAMA3)
-        return OCT_OK;
-    args->rope_scaling = OCT_ROPE_LLAMA3;
-    args->rope_scaling_factor = config.rope_factor;
-    args->rope_low_freq_factor = config.rope_low_freq_factor;
-    args->rope_high_freq_factor = config.rope_high_freq_factor;
-    args->rope_original_max_position_embeddings = config.rope_original_max_position_embeddings;
+    set_rope(&config, args);
+    set_experts(&config, args);
+    if (args->family == OCT_MODEL_DEEPSEEK_V3)
+        set_latent_attention(&config, args);
     return OCT_OK;
 }
 
@@ -105,11 +163,11 @@ static bool read_floats(const oct_safetensors_tensor *from, int64_t n, float *to
     return false;
 }
 
-static bool same_shape(const oct_safetensors_tensor *tensor, const oct_param *param) {
-    if (tensor->n_dims != param->n_dims)
+static bool same_shape(const oct_safetensors_tensor *tensor, int n_dims, const int64_t *shape) {
+    if (tensor->n_dims != n_dims)
         return false;
-    for (int i = 0; i < param->n_dims; i++)
-        if (tensor->shape[i] != param->shape[i])
+    for (int i = 0; i < n_dims; i++)
+        if (tensor->shape[i] != shape[i])
             return false;
     return true;
 }
@@ -129,21 +187,77 @@ static oct_status permute(const oct_model_args *args, const oct_param *param) {
     return OCT_OK;
 }
 
+/* Where a tensor of the folder goes. */
+typedef struct destination {
+    const char *name; /* there */
+    const char *of;   /* the parameter or buffer here, for messages */
+    int n_dims;
+    const int64_t *shape;
+    float *value;
+} destination;
+
+static oct_status read_tensor(const oct_hf_model *hf, const char *folder, const destination *to,
+                              oct_error *err) {
+    int64_t n = 1;
+    const oct_safetensors_tensor *tensor = oct_hf_model_find(hf, to->name);
+    if (!tensor)
+        return oct_fail(err, OCT_INVALID, "%s: tensor %s is missing", folder, to->name);
+    if (!same_shape(tensor, to->n_dims, to->shape))
+        return oct_fail(err, OCT_INVALID, "%s: tensor %s has another shape than %s of this model",
+                        folder, to->name, to->of);
+    for (int i = 0; i < to->n_dims; i++)
+        n *= to->shape[i];
+    if (!read_floats(tensor, n, to->value))
+        return oct_fail(err, OCT_INVALID, "%s: tensor %s: expected F32, BF16 or F16; got %s",
+                        folder, to->name, tensor->dtype_name);
+    return OCT_OK;
+}
+
+/* One tensor an expert. */
+static oct_status read_experts(const oct_hf_model *hf, const char *folder,
+                               const oct_model_args *args, oct_param *param, oct_error *err) {
+    char name[OCT_HF_MODULE_NAME_SIZE];
+    int64_t n = param->shape[1] * param->shape[2];
+    oct_status status = OCT_OK;
+    for (int64_t e = 0; e < param->shape[0] && status == OCT_OK; e++) {
+        if (!oct_hf_expert_name(args->family, param->name, e, name))
+            return oct_fail(err, OCT_INVALID, "%s: %s has no name there", folder, param->name);
+        const destination to = {name, param->name, 2, param->shape + 1, param->value + e * n};
+        status = read_tensor(hf, folder, &to, err);
+    }
+    return status;
+}
+
 static oct_status read_param(const oct_hf_model *hf, const char *folder, const oct_model_args *args,
                              oct_param *param, oct_error *err) {
     char name[OCT_HF_MODULE_NAME_SIZE];
+    if (param->n_dims == 3)
+        return read_experts(hf, folder, args, param, err);
     if (!oct_hf_name(args->family, param->name, name))
         return oct_fail(err, OCT_INVALID, "%s: %s has no name there", folder, param->name);
-    const oct_safetensors_tensor *tensor = oct_hf_model_find(hf, name);
-    if (!tensor)
-        return oct_fail(err, OCT_INVALID, "%s: tensor %s is missing", folder, name);
-    if (!same_shape(tensor, param))
-        return oct_fail(err, OCT_INVALID, "%s: tensor %s has another shape than %s of this model",
-                        folder, name, param->name);
-    if (!read_floats(tensor, oct_param_elements(param), param->value))
-        return oct_fail(err, OCT_INVALID, "%s: tensor %s: expected F32, BF16 or F16; got %s",
-                        folder, name, tensor->dtype_name);
+    const destination to = {name, param->name, param->n_dims, param->shape, param->value};
+    oct_status status = read_tensor(hf, folder, &to, err);
+    if (status != OCT_OK)
+        return status;
     return permute(args, param) == OCT_OK ? OCT_OK : oct_fail_memory(err);
+}
+
+/* The routers' biases, where the family has a name for them; models without start at zero. */
+static oct_status read_buffers(const oct_hf_model *hf, const char *folder, oct_model *model,
+                               oct_error *err) {
+    const oct_model_args *args = oct_model_get_args(model);
+    oct_status status = OCT_OK;
+    for (int64_t i = 0; i < args->n_layers && status == OCT_OK; i++) {
+        oct_moe *moe = oct_model_moe(model, i);
+        char ours[OCT_HF_MODULE_NAME_SIZE], name[OCT_HF_MODULE_NAME_SIZE];
+        if (!moe)
+            continue;
+        snprintf(ours, sizeof ours, "%s.expert_bias", moe->base.name);
+        const destination to = {name, ours, 1, &args->num_experts, moe->expert_bias};
+        if (oct_hf_name(args->family, ours, name) && oct_hf_model_find(hf, name))
+            status = read_tensor(hf, folder, &to, err);
+    }
+    return status;
 }
 
 oct_status oct_setup_parameters_from_hf(const char *folder, oct_model *model, oct_error *err) {
@@ -153,6 +267,8 @@ oct_status oct_setup_parameters_from_hf(const char *folder, oct_model *model, oc
     oct_status status = oct_hf_model_open(folder, &hf, err);
     for (int64_t i = 0; i < n && status == OCT_OK; i++)
         status = read_param(hf, folder, oct_model_get_args(model), params[i], err);
+    if (status == OCT_OK)
+        status = read_buffers(hf, folder, model, err);
     oct_hf_model_close(hf);
     if (status == OCT_OK)
         oct_model_changed(model);

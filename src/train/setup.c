@@ -36,9 +36,12 @@ static oct_status set_arg(const oct_job *job, const oct_value *item, oct_model_a
     case OCT_VALUE_BOOL:
         arg = (oct_arg){.type = OCT_ARG_BOOL, .b = item->boolean};
         break;
+    case OCT_VALUE_STRING:
+        arg = (oct_arg){.type = OCT_ARG_TEXT, .text = item->string};
+        break;
     default:
         return oct_fail(err, OCT_INVALID,
-                        "%s:%d: model.args.%s: expected a number or a boolean; "
+                        "%s:%d: model.args.%s: expected a number, a text or a boolean; "
                         "got %s",
                         job->path, item->line, item->key, oct_value_kind_name(item->kind));
     }
@@ -85,6 +88,7 @@ oct_status oct_setup_model_args(const oct_job *job, oct_model_args *args, oct_er
         if (status != OCT_OK)
             return status;
     }
+    args->moe_force_load_balance |= job->debug.moe_force_load_balance;
     if (oct_model_args_resolve(args, &cause) != OCT_OK)
         return fail_at(job, job->model.args ? "model.args" : "model.flavor", &cause, err);
     return OCT_OK;
@@ -189,17 +193,34 @@ static oct_status read_param(const oct_checkpoint *from, oct_param *param, oct_e
     return status;
 }
 
+/* The routers' biases. */
+static oct_status read_biases(const oct_checkpoint *from, oct_model *model, oct_error *err) {
+    const oct_model_args *args = oct_model_get_args(model);
+    oct_status status = OCT_OK;
+    for (int64_t i = 0; i < args->n_layers && status == OCT_OK; i++) {
+        oct_moe *moe = oct_model_moe(model, i);
+        char name[96];
+        if (!moe)
+            continue;
+        oct_tensor to = oct_tensor_1d(OCT_F32, args->num_experts, moe->expert_bias);
+        snprintf(name, sizeof name, "%s.expert_bias", moe->base.name);
+        status = oct_checkpoint_copy(from, OCT_CHECKPOINT_MODEL, name, &to, err);
+    }
+    return status;
+}
+
 oct_status oct_setup_parameters_from_checkpoint(const oct_checkpoint *from, oct_model *model,
                                                 oct_error *err) {
     int64_t n;
     oct_param *const *params = oct_model_params(model, &n);
-    for (int64_t i = 0; i < n; i++) {
-        oct_status status = read_param(from, params[i], err);
-        if (status != OCT_OK)
-            return status;
-    }
-    oct_model_changed(model);
-    return OCT_OK;
+    oct_status status = OCT_OK;
+    for (int64_t i = 0; i < n && status == OCT_OK; i++)
+        status = read_param(from, params[i], err);
+    if (status == OCT_OK)
+        status = read_biases(from, model, err);
+    if (status == OCT_OK)
+        oct_model_changed(model);
+    return status;
 }
 
 static oct_status read_checkpoint(const char *path, oct_model *model, oct_error *err) {

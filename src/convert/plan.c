@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/nearest.h"
 #include "convert/pattern.h"
+#include "nn/experts.h"
 #include "nn/linear.h"
 #include "quant/qmatrix.h"
 
@@ -38,14 +39,22 @@ static oct_status append_row(builder *b, oct_plan_row row) {
 static oct_status list_module(oct_module *m, void *context) {
     builder *b = context;
     const oct_linear *linear = oct_linear_from(m);
-    if (!linear)
+    const oct_experts *experts = oct_experts_from(m);
+    oct_plan_row row = {.module = m, .is_experts = experts != NULL};
+    if (experts) {
+        row.n_dims = 3;
+        memcpy(row.shape, experts->w[OCT_EXPERT_W1]->shape, sizeof row.shape);
+        for (int i = 0; i < OCT_N_EXPERT_WEIGHTS; i++)
+            row.bytes_dense += 2 * oct_param_elements(experts->w[i]);
+    } else if (linear) {
+        row.n_dims = 2;
+        row.shape[0] = linear->out_features;
+        row.shape[1] = linear->in_features;
+        row.bytes_dense = 2 * linear->out_features * linear->in_features;
+    } else {
         return OCT_OK;
-    const char *name = b->namer ? b->namer(b->namer_context, m) : m->name;
-    oct_plan_row row = {.module = m,
-                        .name = oct_strdup(name),
-                        .n_dims = 2,
-                        .shape = {linear->out_features, linear->in_features},
-                        .bytes_dense = 2 * linear->out_features * linear->in_features};
+    }
+    row.name = oct_strdup(b->namer ? b->namer(b->namer_context, m) : m->name);
     snprintf(row.reason, sizeof row.reason, "no converter");
     if (!row.name)
         return OCT_NO_MEMORY;
@@ -213,13 +222,23 @@ static bool decide(const oct_converter_spec *spec, oct_plan_row *row) {
     return in >= 0;
 }
 
-static int64_t quantized_bytes(const oct_recipe *recipe, const oct_plan_row *row) {
-    int64_t n_matrices = row->n_dims == 3 ? row->shape[0] : 1;
-    int64_t rows = row->shape[row->n_dims - 2], cols = row->shape[row->n_dims - 1];
-    size_t one = oct_qmatrix_bytes(recipe, OCT_ROLE_WEIGHT, rows, cols, 1);
+static size_t matrix_bytes(const oct_recipe *recipe, int64_t rows, int64_t cols) {
+    size_t n = oct_qmatrix_bytes(recipe, OCT_ROLE_WEIGHT, rows, cols, 1);
     if (!oct_recipe_shares_copies(recipe, OCT_ROLE_WEIGHT))
-        one += oct_qmatrix_bytes(recipe, OCT_ROLE_WEIGHT, rows, cols, 0);
-    return n_matrices * (int64_t)one;
+        n += oct_qmatrix_bytes(recipe, OCT_ROLE_WEIGHT, rows, cols, 0);
+    return n;
+}
+
+static int64_t quantized_bytes(const oct_recipe *recipe, const oct_plan_row *row) {
+    const oct_experts *experts = oct_experts_from(row->module);
+    int64_t n = 0;
+    if (!experts)
+        return (int64_t)matrix_bytes(recipe, row->shape[0], row->shape[1]);
+    for (int i = 0; i < OCT_N_EXPERT_WEIGHTS; i++) {
+        const int64_t *shape = experts->w[i]->shape;
+        n += shape[0] * (int64_t)matrix_bytes(recipe, shape[1], shape[2]);
+    }
+    return n;
 }
 
 /* Applies one converter to the rows; returns how many it took. */

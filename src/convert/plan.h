@@ -53,11 +53,11 @@ typedef struct oct_plan_row {
     const char *name;   /* as the namer gives it; owned by the plan */
     bool is_experts;
     int n_dims;
-    int64_t shape[3];         /* (N,K) or (E,N,K) */
+    int64_t shape[3];         /* (N,K), or of experts w1's (E,N,K) */
     const oct_recipe *recipe; /* NULL: kept in high precision */
     bool grouped;             /* experts: one grouped product */
     char reason[160];         /* "matches no pattern", "filter_fqns: \"output\"", ... */
-    int64_t bytes_dense;      /* of the weight in bf16 */
+    int64_t bytes_dense;      /* of the weight, or of all three of experts, in bf16 */
     int64_t bytes_quantized;  /* of codes and scales of the orientations that training keeps; 0 if
                                  kept */
 } oct_plan_row;
@@ -87,8 +87,9 @@ oct_status oct_plan_apply(const oct_plan *plan, oct_error *err);
 
 /* The optimizer has changed the weights: delayed scales move on by one step. */
 void oct_plan_end_step(const oct_plan *plan);
-/* The amax history (3 roles, length) of a row with a delayed recipe, for checkpoints: data points
- * at the live history, which may be overwritten by a saved one. data is NULL for all other rows. */
+/* The amax history (slots, length) of a row with a delayed recipe (quant/delayed.h), for
+ * checkpoints: data points at the live history, which may be overwritten by a saved one. data is
+ * NULL for all other rows. */
 oct_tensor oct_plan_row_history(const oct_plan_row *row);
 
 /* The table for people, and the same as JSON. */

@@ -1,7 +1,9 @@
-/* Quantizing a matrix for the products it enters: see qmatrix.h.
+/* Quantizing matrices for the products they enter: see qmatrix.h.
  *
- * Work is cut into blocks of TASK_ROWS source rows (a multiple of the MX block), so that no block
- * of 32 is ever split, in either direction, and results don't depend on the number of threads. */
+ * A matrix is a list of parts (groups of rows; one, if it has no groups). Each part is cut into
+ * blocks of TASK_ROWS source rows (a multiple of the MX block), so that no block of 32 is ever
+ * split, in either direction, nor straddles parts, and results don't depend on the number of
+ * threads. */
 #include "quant/qmatrix.h"
 
 #include <math.h>
@@ -14,16 +16,23 @@
 #define TASK_ROWS 64
 #define STRIP_COLS 32 /* per-channel along dimension 0: columns that one task transposes */
 
-typedef struct job {
+typedef struct part {
     oct_matrix_view x;
+    oct_qmatrix *along[2]; /* NULL: not wanted */
+    float scale;           /* per tensor */
+    int64_t first_task;    /* of blocks of rows */
+} part;
+
+typedef struct job {
     const oct_quantize_kernels *kernels;
     oct_dtype format;
     oct_scale_mode mode;
     float target;
-    float scale;           /* per tensor */
-    float *amax;           /* one a task */
-    float *strip;          /* a strip of STRIP_COLS columns a thread, transposed to fp32 */
-    oct_qmatrix *along[2]; /* NULL: not wanted */
+    part *parts;
+    int64_t n_parts, n_tasks;
+    int64_t cols, most_rows;
+    float *amax;  /* one a task */
+    float *strip; /* a strip of STRIP_COLS columns a thread, transposed to fp32 */
 } job;
 
 bool oct_recipe_shares_copies(const oct_recipe *recipe, oct_role role) {
@@ -71,14 +80,31 @@ static bool allocate(oct_qmatrix *q, oct_arena *arena) {
 }
 
 static oct_matrix_view rows_of(const oct_matrix_view *x, int64_t first, int64_t n) {
-    oct_matrix_view part = *x;
-    part.data = (const char *)x->data + (size_t)(first * x->ld) * oct_dtype_bytes(x->dtype);
-    part.rows = oct_min_i64(n, x->rows - first);
-    return part;
+    oct_matrix_view view = *x;
+    view.data = (const char *)x->data + (size_t)(first * x->ld) * oct_dtype_bytes(x->dtype);
+    view.rows = oct_min_i64(n, x->rows - first);
+    return view;
 }
 
-static oct_matrix_view task_rows(const job *j, int64_t task) {
-    return rows_of(&j->x, task * TASK_ROWS, TASK_ROWS);
+/* A block of rows: whose, which, and the rows themselves. */
+typedef struct block {
+    const part *part;
+    int64_t first; /* row of the part */
+    oct_matrix_view rows;
+} block;
+
+static block block_of(const job *j, int64_t task) {
+    int64_t low = 0, high = j->n_parts - 1;
+    while (low < high) {
+        int64_t middle = (low + high + 1) / 2;
+        if (j->parts[middle].first_task <= task)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    const part *p = &j->parts[low];
+    int64_t first = (task - p->first_task) * TASK_ROWS;
+    return (block){p, first, rows_of(&p->x, first, TASK_ROWS)};
 }
 
 static oct_mx_output output_by_rows(const oct_qmatrix *q, int64_t first_row) {
@@ -96,49 +122,49 @@ static oct_mx_output output_by_cols(const oct_qmatrix *q, int64_t first_row) {
 static void mx_task(void *context, int64_t task, int thread) {
     const job *j = context;
     (void)thread;
-    oct_matrix_view part = task_rows(j, task);
-    int64_t first = task * TASK_ROWS;
+    block b = block_of(j, task);
+    oct_qmatrix *const *along = b.part->along;
     oct_mx_output by_rows, by_cols;
-    if (j->along[1])
-        by_rows = output_by_rows(j->along[1], first);
-    if (j->along[0])
-        by_cols = output_by_cols(j->along[0], first);
-    if (j->along[0] && j->along[1])
-        j->kernels->mx_both(&part, j->format, j->mode, &by_rows, &by_cols);
-    else if (j->along[1])
-        j->kernels->mx_rows(&part, j->format, j->mode, &by_rows);
+    if (along[1])
+        by_rows = output_by_rows(along[1], b.first);
+    if (along[0])
+        by_cols = output_by_cols(along[0], b.first);
+    if (along[0] && along[1])
+        j->kernels->mx_both(&b.rows, j->format, j->mode, &by_rows, &by_cols);
+    else if (along[1])
+        j->kernels->mx_rows(&b.rows, j->format, j->mode, &by_rows);
     else
-        j->kernels->mx_cols(&part, j->format, j->mode, &by_cols);
+        j->kernels->mx_cols(&b.rows, j->format, j->mode, &by_cols);
 }
 
 static void mx_tiles_task(void *context, int64_t task, int thread) {
     const job *j = context;
     (void)thread;
-    oct_matrix_view part = task_rows(j, task);
-    oct_mx_output out = output_by_rows(j->along[1], task * TASK_ROWS);
-    j->kernels->mx_tiles(&part, j->format, j->mode, &out);
+    block b = block_of(j, task);
+    oct_mx_output out = output_by_rows(b.part->along[1], b.first);
+    j->kernels->mx_tiles(&b.rows, j->format, j->mode, &out);
 }
 
 static void amax_task(void *context, int64_t task, int thread) {
     const job *j = context;
     (void)thread;
-    oct_matrix_view part = task_rows(j, task);
-    j->amax[task] = j->kernels->amax(&part);
+    block b = block_of(j, task);
+    j->amax[task] = j->kernels->amax(&b.rows);
 }
 
 static void scaled_task(void *context, int64_t task, int thread) {
     const job *j = context;
     (void)thread;
-    oct_matrix_view part = task_rows(j, task);
-    oct_qmatrix *q = j->along[1];
-    j->kernels->scaled(&part, j->format, j->scale, q->codes + task * TASK_ROWS * q->cols, q->cols);
+    block b = block_of(j, task);
+    oct_qmatrix *q = b.part->along[1];
+    j->kernels->scaled(&b.rows, j->format, b.part->scale, q->codes + b.first * q->cols, q->cols);
 }
 
-/* Quantizes each row of `part` with a scale of its own into rows first.. of q. */
-static void quantize_rows(const job *j, const oct_matrix_view *part, oct_qmatrix *q,
+/* Quantizes each row of `rows` with a scale of its own into rows first.. of q. */
+static void quantize_rows(const job *j, const oct_matrix_view *rows, oct_qmatrix *q,
                           int64_t first) {
-    for (int64_t r = 0; r < part->rows; r++) {
-        oct_matrix_view row = rows_of(part, r, 1);
+    for (int64_t r = 0; r < rows->rows; r++) {
+        oct_matrix_view row = rows_of(rows, r, 1);
         float scale = oct_scale_from_amax(j->kernels->amax(&row), j->target);
         ((float *)q->scales)[first + r] = scale;
         j->kernels->scaled(&row, j->format, scale, q->codes + (first + r) * q->cols, q->cols);
@@ -148,8 +174,8 @@ static void quantize_rows(const job *j, const oct_matrix_view *part, oct_qmatrix
 static void channel_rows_task(void *context, int64_t task, int thread) {
     const job *j = context;
     (void)thread;
-    oct_matrix_view part = task_rows(j, task);
-    quantize_rows(j, &part, j->along[1], task * TASK_ROWS);
+    block b = block_of(j, task);
+    quantize_rows(j, &b.rows, b.part->along[1], b.first);
 }
 
 static float element(const oct_matrix_view *x, int64_t r, int64_t c) {
@@ -158,82 +184,135 @@ static float element(const oct_matrix_view *x, int64_t r, int64_t c) {
                                : oct_bf16_decode(((const uint16_t *)x->data)[i]);
 }
 
+static int64_t n_strips(const job *j) {
+    return oct_ceil_div(j->cols, STRIP_COLS);
+}
+
+/* A strip of columns of one part. */
 static void channel_cols_task(void *context, int64_t task, int thread) {
     const job *j = context;
-    int64_t first = task * STRIP_COLS, n = oct_min_i64(STRIP_COLS, j->x.cols - first);
-    float *strip = j->strip + (int64_t)thread * STRIP_COLS * j->x.rows;
-    for (int64_t r = 0; r < j->x.rows; r++)
+    const part *p = &j->parts[task / n_strips(j)];
+    int64_t first = task % n_strips(j) * STRIP_COLS, n_rows = p->x.rows;
+    int64_t n = oct_min_i64(STRIP_COLS, j->cols - first);
+    float *strip = j->strip + (int64_t)thread * STRIP_COLS * j->most_rows;
+    for (int64_t r = 0; r < n_rows; r++)
         for (int64_t c = 0; c < n; c++)
-            strip[c * j->x.rows + r] = element(&j->x, r, first + c);
-    oct_matrix_view part = {strip, OCT_F32, n, j->x.rows, j->x.rows};
-    quantize_rows(j, &part, j->along[0], first);
+            strip[c * n_rows + r] = element(&p->x, r, first + c);
+    oct_matrix_view rows = {strip, OCT_F32, n, n_rows, n_rows};
+    quantize_rows(j, &rows, p->along[0], first);
+}
+
+/* The amax of one part from those of its blocks, and its scale. Returns the amax. */
+static float settle_scale(const job *j, part *p, const oct_amax *amax) {
+    int64_t n_tasks = oct_ceil_div(p->x.rows, TASK_ROWS);
+    float own = 0.0f;
+    for (int64_t i = 0; i < n_tasks; i++)
+        own = fmaxf(own, j->amax[p->first_task + i]); /* never NaN: the kernel gives Inf */
+    bool given = amax && amax->use >= 0 && p->x.rows > 0;
+    p->scale = oct_scale_from_amax(given ? amax->use : own, j->target);
+    *(float *)p->along[1]->scales = p->scale;
+    return own;
 }
 
 static oct_status quantize_per_tensor(job *j, oct_arena *arena, oct_amax *amax) {
-    int64_t n_tasks = oct_ceil_div(j->x.rows, TASK_ROWS);
-    float own = 0.0f;
-    oct_arena_mark mark = oct_arena_get_mark(arena);
-    j->amax = oct_arena_alloc_array(arena, (size_t)n_tasks, sizeof(float));
+    float largest = 0.0f;
+    j->amax = oct_arena_alloc_array(arena, (size_t)j->n_tasks, sizeof(float));
     if (!j->amax)
         return OCT_NO_MEMORY;
-    oct_parallel(n_tasks, amax_task, j);
-    for (int64_t i = 0; i < n_tasks; i++)
-        own = fmaxf(own, j->amax[i]); /* never NaN: the kernel gives Inf */
-    oct_arena_release(arena, mark);
-    j->scale = oct_scale_from_amax(amax && amax->use >= 0 ? amax->use : own, j->target);
+    oct_parallel(j->n_tasks, amax_task, j);
+    for (int64_t i = 0; i < j->n_parts; i++)
+        largest = fmaxf(largest, settle_scale(j, &j->parts[i], amax));
     if (amax)
-        amax->seen = own;
-    *(float *)j->along[1]->scales = j->scale;
-    oct_parallel(n_tasks, scaled_task, j);
+        amax->seen = largest;
+    oct_parallel(j->n_tasks, scaled_task, j);
     return OCT_OK;
 }
 
-static oct_status quantize_per_channel(job *j, oct_arena *arena) {
-    if (j->along[1])
-        oct_parallel(oct_ceil_div(j->x.rows, TASK_ROWS), channel_rows_task, j);
-    if (!j->along[0])
+static oct_status quantize_per_channel(job *j, oct_arena *arena, oct_along which) {
+    if (which & OCT_ALONG_1)
+        oct_parallel(j->n_tasks, channel_rows_task, j);
+    if (!(which & OCT_ALONG_0))
         return OCT_OK;
-    oct_arena_mark mark = oct_arena_get_mark(arena);
     j->strip = oct_arena_alloc_array(
-        arena, (size_t)(STRIP_COLS * j->x.rows) * (size_t)oct_threads(), sizeof(float));
+        arena, (size_t)(STRIP_COLS * j->most_rows) * (size_t)oct_threads(), sizeof(float));
     if (!j->strip)
         return OCT_NO_MEMORY;
-    oct_parallel(oct_ceil_div(j->x.cols, STRIP_COLS), channel_cols_task, j);
-    oct_arena_release(arena, mark);
+    oct_parallel(j->n_parts * n_strips(j), channel_cols_task, j);
     return OCT_OK;
+}
+
+/* Describes and allocates the copies that are wanted of a (rows, cols) source. */
+static oct_status make_copies(const oct_recipe *recipe, oct_role role, oct_along which,
+                              int64_t rows, int64_t cols, oct_arena *const arenas[2],
+                              oct_quantized *out) {
+    *out = (oct_quantized){0};
+    if (oct_recipe_shares_copies(recipe, role)) {
+        out->along[1] = describe(recipe, role, rows, cols, 1);
+        if (!allocate(&out->along[1], arenas[0]))
+            return OCT_NO_MEMORY;
+        out->along[0] = out->along[1];
+        return OCT_OK;
+    }
+    for (int dim = 0; dim < 2; dim++) {
+        if (!(which & (dim == 0 ? OCT_ALONG_0 : OCT_ALONG_1)))
+            continue;
+        out->along[dim] = describe(recipe, role, rows, cols, dim);
+        if (!allocate(&out->along[dim], arenas[dim]))
+            return OCT_NO_MEMORY;
+    }
+    return OCT_OK;
+}
+
+static void add_part(job *j, const oct_matrix_view *x, oct_quantized *out) {
+    part p = {.x = *x, .first_task = j->n_tasks};
+    for (int dim = 0; dim < 2; dim++)
+        p.along[dim] = out->along[dim].codes ? &out->along[dim] : NULL;
+    j->n_tasks += oct_ceil_div(x->rows, TASK_ROWS);
+    j->most_rows = oct_max_i64(j->most_rows, x->rows);
+    j->parts[j->n_parts++] = p;
+}
+
+oct_status oct_quantize_groups(const oct_matrix_view *x, const int64_t *offsets, int64_t n_groups,
+                               const oct_recipe *recipe, oct_role role, oct_along which,
+                               oct_arena *const arenas[2], oct_amax *amax, oct_quantized *out) {
+    job j = {.kernels = oct_kernels_current()->quantize,
+             .format = recipe->format[role],
+             .mode = recipe->scale_mode,
+             .target = recipe->target[role],
+             .cols = x->cols};
+    oct_status status = OCT_OK;
+    part single;
+    for (int64_t g = 0; g < n_groups && !status; g++)
+        status =
+            make_copies(recipe, role, which, offsets[g + 1] - offsets[g], x->cols, arenas, &out[g]);
+    if (status)
+        return status;
+    oct_arena_mark mark = oct_arena_get_mark(arenas[1]);
+    j.parts = &single;
+    if (n_groups != 1)
+        j.parts = oct_arena_alloc_array(arenas[1], (size_t)n_groups, sizeof *j.parts);
+    if (!j.parts)
+        return OCT_NO_MEMORY;
+    for (int64_t g = 0; g < n_groups; g++) {
+        oct_matrix_view group = rows_of(x, offsets[g], offsets[g + 1] - offsets[g]);
+        add_part(&j, &group, &out[g]);
+    }
+    if (recipe->granularity == OCT_PER_TENSOR)
+        status = quantize_per_tensor(&j, arenas[1], amax);
+    else if (recipe->granularity == OCT_PER_CHANNEL)
+        status = quantize_per_channel(&j, arenas[1], which);
+    else
+        oct_parallel(j.n_tasks, oct_recipe_shares_copies(recipe, role) ? mx_tiles_task : mx_task,
+                     &j);
+    oct_arena_release(arenas[1], mark);
+    return status;
 }
 
 oct_status oct_quantize(const oct_matrix_view *x, const oct_recipe *recipe, oct_role role,
                         oct_along which, oct_arena *const arenas[2], oct_amax *amax,
                         oct_quantized *out) {
-    bool shared = oct_recipe_shares_copies(recipe, role);
-    job j = {.x = *x,
-             .kernels = oct_kernels_current()->quantize,
-             .format = recipe->format[role],
-             .mode = recipe->scale_mode,
-             .target = recipe->target[role]};
-    *out = (oct_quantized){0};
-    if (shared) {
-        out->along[1] = describe(recipe, role, x->rows, x->cols, 1);
-        if (!allocate(&out->along[1], arenas[0]))
-            return OCT_NO_MEMORY;
-        j.along[1] = &out->along[1];
-        out->along[0] = out->along[1];
-    }
-    for (int dim = 0; dim < 2 && !shared; dim++) {
-        if (!(which & (dim == 0 ? OCT_ALONG_0 : OCT_ALONG_1)))
-            continue;
-        out->along[dim] = describe(recipe, role, x->rows, x->cols, dim);
-        if (!allocate(&out->along[dim], arenas[dim]))
-            return OCT_NO_MEMORY;
-        j.along[dim] = &out->along[dim];
-    }
-    if (recipe->granularity == OCT_PER_TENSOR)
-        return quantize_per_tensor(&j, arenas[1], amax);
-    if (recipe->granularity == OCT_PER_CHANNEL)
-        return quantize_per_channel(&j, arenas[1]);
-    oct_parallel(oct_ceil_div(x->rows, TASK_ROWS), shared ? mx_tiles_task : mx_task, &j);
-    return OCT_OK;
+    const int64_t offsets[2] = {0, x->rows};
+    return oct_quantize_groups(x, offsets, 1, recipe, role, which, arenas, amax, out);
 }
 
 oct_operand oct_quantized_operand(const oct_quantized *q, int dim) {

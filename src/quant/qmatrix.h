@@ -53,6 +53,14 @@ oct_status oct_quantize(const oct_matrix_view *x, const oct_recipe *recipe, oct_
                         oct_along which, oct_arena *const arenas[2], oct_amax *amax,
                         oct_quantized *out);
 
+/* The same for each group of rows by itself (offsets[g] .. offsets[g+1]-1 of x; any may be empty):
+ * out[g] is, bit for bit, what oct_quantize gives for the group alone, so blocks never straddle
+ * groups and each has a scale of its own; an empty one has scale 1. One pass, threads over blocks
+ * of rows of all groups. amax->seen is the largest of the groups'. */
+oct_status oct_quantize_groups(const oct_matrix_view *x, const int64_t *offsets, int64_t n_groups,
+                               const oct_recipe *recipe, oct_role role, oct_along which,
+                               oct_arena *const arenas[2], oct_amax *amax, oct_quantized *out);
+
 /* The operand whose rows are the other dimension and whose k is `dim` of the source. */
 oct_operand oct_quantized_operand(const oct_quantized *q, int dim);
 

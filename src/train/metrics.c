@@ -141,6 +141,11 @@ static oct_status append_line(oct_metrics *metrics, const oct_step_result *resul
     values[n++] = oct_metric_real("duration_s", result->duration_s);
     values[n++] = oct_metric_real("data_s", result->data_s);
     values[n++] = oct_metric_real("memory_gib", oct_peak_resident_bytes() / GIB);
+    if (result->expert_load.n_experts > 0) {
+        values[n++] =
+            oct_metric_real("expert_largest_over_mean", result->expert_load.largest_over_mean);
+        values[n++] = oct_metric_real("expert_idle_share", result->expert_load.idle_share);
+    }
     if (validation) {
         values[n++] = oct_metric_real("validation_loss", validation->loss);
         values[n++] = oct_metric_integer("validation_tokens", validation->n_tokens);
@@ -171,9 +176,21 @@ static oct_status append_events(oct_metrics *metrics, const oct_step_result *res
         oct_metric_real("memory/max_active(%)", memory_percent),
         oct_metric_real("memory/max_reserved(GiB)", memory_gib),
         oct_metric_real("memory/max_reserved(%)", memory_percent),
+        oct_metric_real("expert_load/largest_over_mean", result->expert_load.largest_over_mean),
+        oct_metric_real("expert_load/idle_share", result->expert_load.idle_share),
     };
-    return oct_event_file_append(metrics->events, result->step, values,
-                                 sizeof values / sizeof values[0], err);
+    size_t n = sizeof values / sizeof values[0];
+    if (result->expert_load.n_experts == 0)
+        n -= 2;
+    return oct_event_file_append(metrics->events, result->step, values, n, err);
+}
+
+/* How even the step's tokens were spread; nothing in a dense model. */
+static void log_expert_load(const oct_step_result *result) {
+    const oct_expert_load *load = &result->expert_load;
+    if (load->n_experts > 0)
+        oct_log_info("step: %2lld  expert load: largest %.2f of the mean, %.1f%% idle",
+                     (long long)result->step, load->largest_over_mean, 100 * load->idle_share);
 }
 
 /* The log line and the events of the steps since the last ones. */
@@ -191,7 +208,10 @@ static oct_status log_step(oct_metrics *metrics, const oct_step_result *result,
     if (status != OCT_OK)
         return status;
     oct_step_line_render(&line, metrics->colour, &b);
-    return log_and_free(&b, err);
+    status = log_and_free(&b, err);
+    if (status == OCT_OK)
+        log_expert_load(result);
+    return status;
 }
 
 static oct_status log_validation(oct_metrics *metrics, int64_t step,

@@ -118,17 +118,35 @@ static oct_status round_item(oct_safetensors_item *item, oct_arena *arena) {
     return oct_cast(&from, &to);
 }
 
-/* The parameters; a model for export in the dtype that the job says. */
+/* The routers' biases: buffers of the model, always fp32. False when memory is refused. */
+static bool add_buffers(const oct_trainer *t, oct_arena *arena, oct_safetensors_item *items,
+                        int64_t *n) {
+    const oct_model_args *args = oct_model_get_args(t->model);
+    for (int64_t i = 0; i < args->n_layers; i++) {
+        const oct_moe *moe = oct_model_moe(t->model, i);
+        if (!moe)
+            continue;
+        const oct_tensor bias = oct_tensor_1d(OCT_F32, args->num_experts, moe->expert_bias);
+        const char *name = state_name(arena, moe->base.name, ".expert_bias");
+        if (!name)
+            return false;
+        items[(*n)++] = oct_safetensors_item_of(name, &bias);
+    }
+    return true;
+}
+
+/* The parameters, for export in the dtype that the job says, and the buffers. */
 static oct_safetensors_item *model_items(const oct_trainer *t, oct_arena *arena, int64_t *n) {
     oct_param *const *params = oct_model_params(t->model, n);
+    size_t capacity = (size_t)*n + (size_t)oct_model_get_args(t->model)->n_layers;
     bool half = is_model_only(t) && t->job->checkpoint.export_dtype == OCT_JOB_BFLOAT16;
-    oct_safetensors_item *items = oct_arena_alloc_array(arena, (size_t)*n, sizeof *items);
+    oct_safetensors_item *items = oct_arena_alloc_array(arena, capacity, sizeof *items);
     for (int64_t i = 0; i < *n && items; i++) {
         items[i] = item_of(params[i], params[i]->name, params[i]->value);
         if (half && round_item(&items[i], arena) != OCT_OK)
             return NULL;
     }
-    return items;
+    return items && add_buffers(t, arena, items, n) ? items : NULL;
 }
 
 static oct_status write_checkpoint(oct_trainer *t, const char *folder, const char *state,

@@ -316,6 +316,8 @@ oct_status oct_trainer_step(oct_trainer *t, oct_step_result *result, oct_error *
     status = check_finite(t, loss, grad_norm, err);
     if (status != OCT_OK)
         return status;
+    oct_expert_load load = oct_model_expert_load(t->model);
+    oct_model_update_routing(t->model); /* with several ranks: after summing the counts */
     double lr = t->job->optimizer.lr * oct_schedule_factor(&t->schedule, t->steps_done);
     t->optimizer->adam.lr = lr;
     if (oct_optimizer_step(t->optimizer, oct_clip_factor(grad_norm, t->job->training.max_norm)) !=
@@ -331,6 +333,7 @@ oct_status oct_trainer_step(oct_trainer *t, oct_step_result *result, oct_error *
                                 .grad_norm = grad_norm,
                                 .lr = lr,
                                 .n_tokens = n_valid,
+                                .expert_load = load,
                                 .data_s = read - start,
                                 .duration_s = oct_clock_s() - start};
     return OCT_OK;

@@ -37,13 +37,14 @@ typedef struct oct_trainer_options {
 } oct_trainer_options;
 
 typedef struct oct_step_result {
-    int64_t step;      /* counts from 1 */
-    double loss;       /* mean over the step's valid tokens, of all ranks, in nats */
-    double grad_norm;  /* before clipping */
-    double lr;         /* that the step used */
-    int64_t n_tokens;  /* valid ones, of all ranks */
-    double data_s;     /* time spent reading data, seconds */
-    double duration_s; /* of the whole step */
+    int64_t step;                /* counts from 1 */
+    double loss;                 /* mean over the step's valid tokens, of all ranks, in nats */
+    double grad_norm;            /* before clipping */
+    double lr;                   /* that the step used */
+    int64_t n_tokens;            /* valid ones, of all ranks */
+    oct_expert_load expert_load; /* of the step's tokens */
+    double data_s;               /* time spent reading data, seconds */
+    double duration_s;           /* of the whole step */
 } oct_step_result;
 
 typedef struct oct_validation {

@@ -20,8 +20,9 @@ enum {
     ALIGNMENT = 64
 };
 static const size_t A_BUDGET = (size_t)8 << 20, B_BUDGET = (size_t)32 << 20; /* packed bytes */
-static const double SERIAL_WORK = 1 << 19; /* multiply-adds that aren't worth waking threads */
-static const double TILE_WORK = 1 << 21;   /* a tile with less isn't cut further */
+static const size_t A_KEPT = (size_t)512 << 10; /* packed bytes that fit L2 beside all else */
+static const double SERIAL_WORK = 1 << 19;      /* multiply-adds that aren't worth waking threads */
+static const double TILE_WORK = 1 << 21;        /* a tile with less isn't cut further */
 
 /* One operand's share of a job: rows first .. first+n-1 packed in panels, step by step. */
 typedef struct side {
@@ -93,9 +94,10 @@ static bool is_8bit(const oct_operand *x) {
 
 static const oct_gemm_kernels *kernels_for(const oct_gemm_problem *p, oct_gemm_mode mode) {
     const oct_kernels *table = oct_kernels_current();
-    bool aligned =
-        mode != OCT_GEMM_EXACT && table->gemm_aligned && is_8bit(&p->a) && is_8bit(&p->b);
-    return aligned ? table->gemm_aligned : table->gemm;
+    if (mode == OCT_GEMM_EXACT || !table->gemm_aligned || !is_8bit(&p->a) || !is_8bit(&p->b))
+        return table->gemm;
+    bool skinny = p->M <= OCT_SKINNY_ROWS && p->b.layout == OCT_K_CONTIGUOUS;
+    return skinny ? table->gemm_skinny : table->gemm_aligned;
 }
 
 /* Whether C itself can hold the accumulators: an fp32 sum that nothing else is added to. */
@@ -433,18 +435,23 @@ static void multiply_pair(const tile *t, int64_t step, int64_t i, int64_t k, con
         store_panel(t, t->row + i, t->col + k, n_rows, n_cols, acc);
 }
 
+/* One panel of B, which this tile alone reads, and one step of K. */
+static void pack_and_multiply(const gemm_run *run, const tile *t, int64_t step, int64_t k) {
+    const job *j = t->job;
+    const int64_t MR = j->kernels->MR, NR = j->kernels->NR;
+    pack_b_panel(j, step, (t->col + k) / NR, t->panel);
+    for (int64_t i = 0; i < t->n_rows; i += MR)
+        multiply_pair(t, step, i, k, panel_at(run->a, &j->a, step, (t->row + i) / MR), t->panel);
+}
+
 /* One step of K of a tile: every pair of its panels. The outer panel stays in L1. */
 static void multiply_step(const gemm_run *run, const tile *t, int64_t step) {
     const job *j = t->job;
     const int64_t MR = j->kernels->MR, NR = j->kernels->NR;
     const int64_t a_first = t->row / MR, b_first = t->col / NR;
     if (j->b.by_tile) {
-        for (int64_t k = 0; k < t->n_cols; k += NR) {
-            pack_b_panel(j, step, b_first + k / NR, t->panel);
-            for (int64_t i = 0; i < t->n_rows; i += MR)
-                multiply_pair(t, step, i, k, panel_at(run->a, &j->a, step, a_first + i / MR),
-                              t->panel);
-        }
+        for (int64_t k = 0; k < t->n_cols; k += NR)
+            pack_and_multiply(run, t, step, k);
         return;
     }
     for (int64_t i = 0; i < t->n_rows; i += MR) {
@@ -456,6 +463,19 @@ static void multiply_step(const gemm_run *run, const tile *t, int64_t step) {
         for (int64_t k = 0; k < t->n_cols; k += NR)
             multiply_pair(t, step, i, k, a, panel_at(run->b, &j->b, step, b_first + k / NR));
     }
+}
+
+static void multiply_tile(const gemm_run *run, const tile *t) {
+    const job *j = t->job;
+    /* A few rows of A stay in cache for all steps: then B, read once, is read along its rows. */
+    if (j->b.by_tile && packed_bytes(&j->a, j->n_steps) <= A_KEPT) {
+        for (int64_t k = 0; k < t->n_cols; k += j->kernels->NR)
+            for (int64_t step = 0; step < j->n_steps; step++)
+                pack_and_multiply(run, t, step, k);
+        return;
+    }
+    for (int64_t step = 0; step < j->n_steps; step++)
+        multiply_step(run, t, step);
 }
 
 /* K = 0: the sums are zeros. */
@@ -509,8 +529,7 @@ static void tile_task(void *context, int64_t task, int thread) {
     place_accumulators(&t, run, thread);
     if (j->problem->K <= 0)
         store_zeros(&t);
-    for (int64_t step = 0; step < j->n_steps; step++)
-        multiply_step(run, &t, step);
+    multiply_tile(run, &t);
 }
 
 static void run_tasks(int64_t n_tasks, oct_task task, gemm_run *run) {

@@ -17,7 +17,7 @@
 #include "kernel/avx512/encode.h"
 #include "kernel/avx512/gemm.h"
 #include "kernel/avx512/pack.h"
-#include "kernel/code_words.h"
+#include "kernel/avx512/words.h"
 
 enum {
     R = 32, /* rows of a panel, of A and of B: two tiles */
@@ -44,48 +44,6 @@ typedef struct panel_head {
 #define HEAD_BYTES ((sizeof(panel_head) + 63) / 64 * 64)
 
 /* --- packing --- */
-
-/* bf16 words of codes by two byte look-ups. */
-typedef struct word_table {
-    __m512i low[2], high[2];
-    bool zero_is_nan; /* HiF8: 0x80 is NaN */
-} word_table;
-
-static word_table word_table_make(oct_dtype format) {
-    const uint16_t *words = oct_code_words(format);
-    const __m512i even =
-        _mm512_broadcast_i32x4(_mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
-    const __m512i low = _mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14);
-    const __m512i high = _mm512_setr_epi64(1, 3, 5, 7, 9, 11, 13, 15);
-    word_table t = {.zero_is_nan = format == OCT_HIF8};
-    for (int i = 0; i < 2; i++) {
-        __m512i a = _mm512_shuffle_epi8(_mm512_loadu_si512(words + 64 * i), even);
-        __m512i b = _mm512_shuffle_epi8(_mm512_loadu_si512(words + 64 * i + 32), even);
-        t.low[i] = _mm512_permutex2var_epi64(a, low, b);
-        t.high[i] = _mm512_permutex2var_epi64(a, high, b);
-    }
-    return t;
-}
-
-/* Words of the even and the odd bytes of 64 codes, and which codes aren't finite. */
-typedef struct word_pair {
-    __m512i even, odd;
-    __mmask64 not_finite;
-} word_pair;
-
-OCT_INLINE word_pair look_up(const word_table *t, __m512i codes) {
-    __m512i low = _mm512_permutex2var_epi8(t->low[0], codes, t->low[1]);
-    __m512i high = _mm512_permutex2var_epi8(t->high[0], codes, t->high[1]);
-    word_pair w;
-    w.not_finite = _mm512_cmpeq_epi8_mask(high, _mm512_set1_epi8(0x7f));
-    if (t->zero_is_nan)
-        w.not_finite |= _mm512_cmpeq_epi8_mask(codes, _mm512_set1_epi8((char)0x80));
-    high = _mm512_ternarylogic_epi32(high, codes, _mm512_set1_epi8((char)0x80), 0xf8);
-    const __mmask64 odd_bytes = 0xaaaaaaaaaaaaaaaau;
-    w.even = _mm512_mask_mov_epi8(low, odd_bytes, _mm512_slli_epi16(high, 8));
-    w.odd = _mm512_mask_mov_epi8(_mm512_srli_epi16(low, 8), odd_bytes, high);
-    return w;
-}
 
 /* Adds to the exponents of what isn't zero. */
 OCT_INLINE __m512i add_exponents(__m512i words, __m512i exponents) {
@@ -169,17 +127,18 @@ OCT_INLINE void load_quads(const oct_operand *x, int64_t row, __mmask16 lanes, i
 }
 
 /* 64 of k of sixteen rows of B. */
-OCT_INLINE void pack_b_pair(const word_table *t, const oct_operand *b, int64_t row, __mmask16 lanes,
-                            int64_t k, int64_t n_k, row_exponents *e, int64_t pair, char *tiles) {
+OCT_INLINE void pack_b_pair(const oct_word_table *t, const oct_operand *b, int64_t row,
+                            __mmask16 lanes, int64_t k, int64_t n_k, row_exponents *e, int64_t pair,
+                            char *tiles) {
     __m512i v[16];
     __mmask64 bad = 0;
     __m512i in_ignored = _mm512_setzero_si512();
     load_quads(b, row, lanes, k, n_k, v);
 #pragma GCC unroll 16
     for (int j = 0; j < 16; j++) {
-        word_pair w = look_up(t, v[j]);
+        oct_word_pair w = oct_look_up_words(t, v[j]);
         int64_t block = 2 * pair + j / 8;
-        bad |= w.not_finite;
+        bad |= (w.not_finite | w.nan_codes);
         in_ignored = _mm512_mask_or_epi32(in_ignored, e->ignored[block], in_ignored, v[j]);
         _mm512_store_si512(tiles + 64 * j, add_exponents(w.even, e->shifted[block]));
         _mm512_store_si512(tiles + 2 * TILE_BYTES + 64 * j,
@@ -189,8 +148,9 @@ OCT_INLINE void pack_b_pair(const word_table *t, const oct_operand *b, int64_t r
 }
 
 /* The same of A: rows are tile rows, so K contiguous needs no transpose, and K strided one more. */
-OCT_INLINE void pack_a_pair(const word_table *t, const oct_operand *a, int64_t row, __mmask16 lanes,
-                            int64_t k, int64_t n_k, row_exponents *e, int64_t pair, char *tiles) {
+OCT_INLINE void pack_a_pair(const oct_word_table *t, const oct_operand *a, int64_t row,
+                            __mmask16 lanes, int64_t k, int64_t n_k, row_exponents *e, int64_t pair,
+                            char *tiles) {
     __m512i v[16];
     alignas(64) uint32_t shifted[2][16];
     if (a->layout == OCT_K_CONTIGUOUS) {
@@ -203,13 +163,13 @@ OCT_INLINE void pack_a_pair(const word_table *t, const oct_operand *a, int64_t r
     _mm512_store_si512(shifted[1], e->shifted[2 * pair + 1]);
 #pragma GCC unroll 16
     for (int r = 0; r < 16; r++) {
-        word_pair w = look_up(t, v[r]);
+        oct_word_pair w = oct_look_up_words(t, v[r]);
         /* Words 0 .. 15 are of the first block. */
         __m512i d = _mm512_mask_set1_epi32(_mm512_set1_epi32((int)shifted[0][r]), 0xff00,
                                            (int)shifted[1][r]);
         uint64_t ignored = (e->ignored[2 * pair] >> r & 1 ? 0xffffffffu : 0) |
                            (e->ignored[2 * pair + 1] >> r & 1 ? 0xffffffff00000000u : 0);
-        bool odd_one = w.not_finite != 0 ||
+        bool odd_one = (w.not_finite | w.nan_codes) != 0 ||
                        (ignored & _mm512_test_epi8_mask(v[r], _mm512_set1_epi8(0x7f))) != 0;
         e->special |= (__mmask16)(odd_one << r);
         _mm512_store_si512(tiles + 64 * r, add_exponents(w.even, d));
@@ -223,7 +183,7 @@ OCT_INLINE void pack(const oct_operand *x, int64_t row, int64_t n_rows, int64_t 
                      void *panel, side which) {
     panel_head *head = panel;
     char *tiles = (char *)panel + HEAD_BYTES;
-    word_table t = word_table_make(x->dtype);
+    oct_word_table t = oct_word_table_make(x->dtype);
     head->operand = *x;
     head->row = row;
     head->n_rows = n_rows;

@@ -48,7 +48,9 @@ static inline __attribute__((always_inline)) void oct_load_16_rows(const oct_ope
 #pragma GCC unroll 16
     for (int r = 0; r < 16; r++) {
         bool used = lanes >> r & 1;
-        v[r] = _mm512_maskz_loadu_epi8(used ? valid : 0, used ? codes + r * x->ld : codes);
+        const uint8_t *from = used ? codes + r * x->ld : codes;
+        v[r] = _mm512_maskz_loadu_epi8(used ? valid : 0, from);
+        _mm_prefetch((const char *)from + 512, _MM_HINT_T0); /* too many streams for hardware */
     }
 }
 

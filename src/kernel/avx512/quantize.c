@@ -142,10 +142,17 @@ OCT_INLINE __m512i encode_64(const void *x, oct_dtype dtype, oct_dtype format, i
     return oct_pack_bytes(code[0], code[1], code[2], code[3]);
 }
 
+/* Asks for 64 elements, a few lines at a time between the arithmetic: in one go they'd fill the
+ * buffers that loads wait for. */
+OCT_INLINE void prefetch_64(const void *x, oct_dtype dtype) {
+    for (int i = 0; i < 64 * (dtype == OCT_F32 ? 4 : 2); i += 64)
+        _mm_prefetch((const char *)x + i, _MM_HINT_T1);
+}
+
 /* What else happens to a group of a row on its way through the registers. */
 typedef struct passage {
     bool stream;       /* codes go past the caches */
-    const void *ahead; /* where the reading will be soon, to be prefetched */
+    const void *ahead; /* where the reading will be soon, to be prefetched; or NULL */
     float *staged;     /* or NULL: a copy of the group in fp32, which stays in cache */
 } passage;
 
@@ -156,8 +163,6 @@ OCT_INLINE void quantize_group(const void *x, oct_dtype dtype, oct_dtype format,
     const int64_t n_blocks = (n + BLOCK - 1) / BLOCK;
     __m512i maxima[16];
     if (n == GROUP) {
-        for (int i = 0; i < GROUP * (dtype == OCT_F32 ? 4 : 2); i += 64)
-            _mm_prefetch((const char *)p->ahead + i, _MM_HINT_T0);
 #pragma GCC unroll 16
         for (int b = 0; b < 16; b++)
             maxima[b] = block_maxima(beyond(x, dtype, b * BLOCK), dtype, BLOCK);
@@ -173,6 +178,8 @@ OCT_INLINE void quantize_group(const void *x, oct_dtype dtype, oct_dtype format,
     _mm_mask_storeu_epi8(scales, oct_lanes_below(n_blocks), _mm512_cvtepi32_epi8(code));
 
     for (int64_t i = 0; i < n; i += 64) {
+        if (p->ahead)
+            prefetch_64(beyond(p->ahead, dtype, i), dtype);
         __m512i c = encode_64(
             beyond(x, dtype, i), dtype, format, n - i, _mm512_set1_ps(factor[i / BLOCK]),
             _mm512_set1_ps(factor[(i / BLOCK + 1) & 15]), p->staged ? p->staged + i : NULL);
@@ -280,10 +287,18 @@ OCT_INLINE void quantize_columns(const float *x, oct_dtype format, oct_scale_mod
 /* One row of a strip to the stage, as it is. */
 OCT_INLINE void stage_row(const void *x, oct_dtype dtype, int64_t n, const void *ahead, float *to) {
     for (int64_t i = 0; i < n; i += 16) {
-        if (dtype == OCT_F32 || i % 32 == 0)
-            _mm_prefetch(beyond(ahead, dtype, i), _MM_HINT_T0);
+        if (ahead && (dtype == OCT_F32 || i % 32 == 0))
+            _mm_prefetch(beyond(ahead, dtype, i), _MM_HINT_T1);
         _mm512_store_ps(to + i, load(beyond(x, dtype, i), dtype, oct_lanes_below(n - i)));
     }
+}
+
+/* The lines of 32 rows at one column. Half of the next band is asked for while this one's columns
+ * are encoded, the other half while the first is: so memory is never idle, and a source whose rows
+ * all map to the same sets of L2 still fits. */
+OCT_INLINE void prefetch_rows(const oct_matrix_view *x, oct_dtype dtype, int64_t row, int64_t col) {
+    for (int64_t r = row; r < row + BLOCK && r < x->rows; r++)
+        _mm_prefetch(at(x, dtype, r, col), _MM_HINT_T1);
 }
 
 /* Columns col .. col+n_cols-1 of rows row .. row+n_rows-1. */
@@ -295,7 +310,7 @@ OCT_INLINE void quantize_band(const oct_matrix_view *x, oct_dtype dtype, oct_dty
     passage p = {.stream = by_rows && streams(x, by_rows)};
     for (int64_t r = 0; r < n_rows; r++) {
         const void *from = at(x, dtype, row + r, col);
-        p.ahead = at(x, dtype, row + r + 2 < x->rows ? row + r + 2 : row, col);
+        p.ahead = r + BLOCK < n_rows ? at(x, dtype, row + r + BLOCK, col) : NULL;
         p.staged = s->x + r * STAGE_LD;
         if (by_rows)
             quantize_group(from, dtype, format, mode, n_cols,
@@ -306,11 +321,14 @@ OCT_INLINE void quantize_band(const oct_matrix_view *x, oct_dtype dtype, oct_dty
     }
     for (int64_t r = n_rows; r < BAND; r++)
         memset(s->x + r * STAGE_LD, 0, STRIP * sizeof(float));
-    for (int64_t c = 0; c < n_cols; c += 16)
+    for (int64_t c = 0; c < n_cols; c += 16) {
+        if (dtype == OCT_F32 || c % 32 == 0)
+            prefetch_rows(x, dtype, row + BAND, col + c);
         quantize_columns(s->x + c, format, mode, n_rows, n_cols - c < 16 ? n_cols - c : 16,
                          by_cols->codes + (col + c) * by_cols->ld_codes + row, by_cols->ld_codes,
                          by_cols->scales + (col + c) * by_cols->ld_scales + row / BLOCK,
                          by_cols->ld_scales, stream);
+    }
 }
 
 /* Strip by strip, band by band; by_rows may be NULL. */

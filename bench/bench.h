@@ -14,7 +14,7 @@
 typedef struct bench_options {
     int threads;      /* of all candidates */
     bool large;       /* d = 4096 too: minutes */
-    const char *only; /* products, skinny, linear, quantizers, errors; NULL: all */
+    const char *only; /* products, skinny, linear, grouped, quantizers, errors; NULL: all */
 } bench_options;
 
 /* --- measuring --- */
@@ -69,6 +69,7 @@ void bench_fill(float *x, int64_t rows, int64_t cols, bench_data kind, uint64_t 
 oct_status bench_products(const bench_options *options, json_t *rows, oct_error *err);
 oct_status bench_skinny(const bench_options *options, json_t *rows, oct_error *err);
 oct_status bench_linear(const bench_options *options, json_t *rows, oct_error *err);
+oct_status bench_grouped(const bench_options *options, json_t *rows, oct_error *err);
 oct_status bench_quantizers(const bench_options *options, json_t *rows, oct_error *err);
 oct_status bench_errors(const bench_options *options, json_t *rows, oct_error *err);
 

@@ -13,11 +13,9 @@ typedef oct_status measurement(const bench_options *options, json_t *rows, oct_e
 static const struct {
     const char *name;
     measurement *run;
-} measurements[] = {{"products", bench_products},
-                    {"skinny", bench_skinny},
-                    {"linear", bench_linear},
-                    {"quantizers", bench_quantizers},
-                    {"errors", bench_errors}};
+} measurements[] = {{"products", bench_products},     {"skinny", bench_skinny},
+                    {"linear", bench_linear},         {"grouped", bench_grouped},
+                    {"quantizers", bench_quantizers}, {"errors", bench_errors}};
 enum { N_MEASUREMENTS = sizeof measurements / sizeof measurements[0] };
 
 static oct_status check_choice(const char *only, oct_error *err) {
@@ -29,8 +27,8 @@ static oct_status check_choice(const char *only, oct_error *err) {
     }
     const char *nearest = oct_nearest_name(only, names, N_MEASUREMENTS);
     return oct_fail(err, OCT_INVALID,
-                    "--only: unknown measurement; expected products, skinny, linear, quantizers or "
-                    "errors; got \"%s\"%s%s%s",
+                    "--only: unknown measurement; expected products, skinny, linear, grouped, "
+                    "quantizers or errors; got \"%s\"%s%s%s",
                     only, nearest ? " (did you mean " : "", nearest ? nearest : "",
                     nearest ? "?)" : "");
 }
@@ -90,6 +88,15 @@ static void print_product(const json_t *row) {
            number(row, "fp32_ratio"), 100 * spread(row, "mx"));
 }
 
+static void print_grouped(const json_t *row) {
+    printf("%-8s %-8s %-5s groups  %2.0f experts, %4.0f tokens, %4.0f x %4.0f  onednn loop %6.1f  "
+           "dense %7.1f  mx %7.1f  of dense %4.2f  ratio %5.2f  spread %.0f %%\n",
+           text(row, "what"), text(row, "pass"), text(row, "groups"), number(row, "experts"),
+           number(row, "tokens"), number(row, "dim"), number(row, "ffn"), rate(row, "onednn"),
+           rate(row, "dense"), rate(row, "mx"), number(row, "dense_ratio"), number(row, "mx_ratio"),
+           100 * spread(row, "mx"));
+}
+
 static void print_quantizer(const json_t *row) {
     printf("%-10s %-6s %-9s %5.0f x %5.0f  %6.1f GB/s  memcpy %6.1f  ratio %5.2f  spread %.0f %%\n",
            text(row, "what"), text(row, "quantizer"), text(row, "dtype"), number(row, "rows"),
@@ -117,6 +124,8 @@ void bench_print(const json_t *result) {
             print_quantizer(row);
         else if (strcmp(text(row, "what"), "error") == 0)
             print_error(row);
+        else if (strcmp(text(row, "what"), "grouped") == 0)
+            print_grouped(row);
         else
             print_product(row);
     }

@@ -49,6 +49,11 @@ static void given_every_flavor_the_number_of_parameters_is_the_published_one(voi
         {"qwen3", "8B", 8190735360},
         {"qwen3", "14B", 14768307200},
         {"qwen3", "32B", 32762123264},
+        {"qwen3", "30B-A3B", 30532122624},
+        {"qwen3", "235B-A22B", 235093634560},
+        {"deepseek_v3", "16B", 15706484224},
+        {"deepseek_v3", "236B", 235741434880},
+        {"deepseek_v3", "671B", 671026404352},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         oct_model_args args = flavor(cases[i].name, cases[i].flavor);
@@ -373,6 +378,69 @@ static void given_every_module_and_parameter_hugging_faces_name_leads_back(void 
     }
 }
 
+static void given_models_with_experts_every_name_is_known_there(void **state) {
+    (void)state;
+    static const struct {
+        oct_model_family family;
+        const char *name, *hf_name;
+    } cases[] = {
+        {OCT_MODEL_DEEPSEEK_V3, "layers.4.attention.wq_a.weight",
+         "model.layers.4.self_attn.q_a_proj.weight"},
+        {OCT_MODEL_DEEPSEEK_V3, "layers.4.attention.q_norm.weight",
+         "model.layers.4.self_attn.q_a_layernorm.weight"},
+        {OCT_MODEL_DEEPSEEK_V3, "layers.4.attention.wq_b.weight",
+         "model.layers.4.self_attn.q_b_proj.weight"},
+        {OCT_MODEL_DEEPSEEK_V3, "layers.4.attention.wkv_a.weight",
+         "model.layers.4.self_attn.kv_a_proj_with_mqa.weight"},
+        {OCT_MODEL_DEEPSEEK_V3, "layers.4.attention.kv_norm.weight",
+         "model.layers.4.self_attn.kv_a_layernorm.weight"},
+        {OCT_MODEL_DEEPSEEK_V3, "layers.4.attention.wkv_b.weight",
+         "model.layers.4.self_attn.kv_b_proj.weight"},
+        {OCT_MODEL_DEEPSEEK_V3, "layers.0.feed_forward.w2.weight",
+         "model.layers.0.mlp.down_proj.weight"},
+        {OCT_MODEL_DEEPSEEK_V3, "layers.4.moe.router.gate.weight",
+         "model.layers.4.mlp.gate.weight"},
+        {OCT_MODEL_DEEPSEEK_V3, "layers.4.moe.expert_bias",
+         "model.layers.4.mlp.gate.e_score_correction_bias"},
+        {OCT_MODEL_DEEPSEEK_V3, "layers.4.moe.shared_experts.w1.weight",
+         "model.layers.4.mlp.shared_experts.gate_proj.weight"},
+        {OCT_MODEL_QWEN3, "layers.4.moe.router.gate", "model.layers.4.mlp.gate"},
+        {OCT_MODEL_QWEN3, "layers.4.moe.experts", "model.layers.4.mlp.experts"},
+    };
+    char name[OCT_HF_MODULE_NAME_SIZE];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_true(oct_hf_name(cases[i].family, cases[i].name, name));
+        assert_string_equal(name, cases[i].hf_name);
+        assert_true(oct_name_from_hf(cases[i].family, cases[i].hf_name, name));
+        assert_string_equal(name, cases[i].name);
+    }
+    assert_false(oct_hf_name(OCT_MODEL_LLAMA3, "layers.4.moe.router.gate", name));
+    assert_false(oct_hf_name(OCT_MODEL_DEEPSEEK_V3, "layers.4.attention.wk", name));
+}
+
+static void given_an_expert_its_matrices_are_tensors_of_their_own_there(void **state) {
+    (void)state;
+    static const char *const models[][2] = {{"qwen3", "debugmodel_moe"}, {"deepseek_v3", "60M"}};
+    char name[OCT_HF_MODULE_NAME_SIZE];
+    for (size_t k = 0; k < 2; k++) {
+        oct_model_args args = flavor(models[k][0], models[k][1]);
+        oct_model *model = create(&args, OCT_PARAMS_SHAPES_ONLY);
+        int64_t n;
+        oct_param *const *params = oct_model_params(model, &n);
+        for (int64_t i = 0; i < n; i++) {
+            bool experts = params[i]->n_dims == 3;
+            assert_true(oct_hf_expert_name(args.family, params[i]->name, 11, name) == experts);
+            assert_true(oct_hf_name(args.family, params[i]->name, name) == !experts);
+        }
+        oct_model_destroy(model);
+    }
+    assert_true(
+        oct_hf_expert_name(OCT_MODEL_DEEPSEEK_V3, "layers.3.moe.experts.w2", 17, name));
+    assert_string_equal(name, "model.layers.3.mlp.experts.17.down_proj.weight");
+    assert_false(oct_hf_expert_name(OCT_MODEL_LLAMA3, "layers.3.moe.experts.w2", 17, name));
+    assert_false(oct_hf_expert_name(OCT_MODEL_QWEN3, "layers.3.moe.experts.w4", 17, name));
+}
+
 static void given_names_that_are_not_the_familys_there_is_no_translation(void **state) {
     (void)state;
     char name[OCT_HF_MODULE_NAME_SIZE];
@@ -430,6 +498,8 @@ int main(void) {
         cmocka_unit_test(given_a_seed_parameters_start_as_torchtitan_starts_them),
         cmocka_unit_test(given_a_shard_it_is_drawn_alone_with_the_same_values),
         cmocka_unit_test(given_every_module_and_parameter_hugging_faces_name_leads_back),
+        cmocka_unit_test(given_models_with_experts_every_name_is_known_there),
+        cmocka_unit_test(given_an_expert_its_matrices_are_tensors_of_their_own_there),
         cmocka_unit_test(given_names_that_are_not_the_familys_there_is_no_translation),
         cmocka_unit_test(given_llama_rows_of_each_head_are_permuted_there_and_back),
     };

@@ -1,0 +1,326 @@
+/* Gradients against finite differences: vectors, slopes, a bench for one module and a lab for a
+ * whole model. The measure is explained in test_gradients.c. */
+#ifndef OCT_TESTS_GRADIENT_SUPPORT_H
+#define OCT_TESTS_GRADIENT_SUPPORT_H
+
+#include "../unit/story.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/rng.h"
+#include "convert/mx_linear.h"
+#include "model/model.h"
+
+/* ---- vectors ---- */
+
+static inline void fill(float *x, int64_t n, uint64_t stream, float std) {
+    for (int64_t i = 0; i < n; i++)
+        x[i] = std * oct_rng_normal(1234, stream, (uint64_t)i);
+}
+
+static inline double dot(const float *a, const float *b, int64_t n) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)a[i] * b[i];
+    return sum;
+}
+
+static inline double norm(const float *a, int64_t n) {
+    return sqrt(dot(a, a, n));
+}
+
+static inline double relative_error(const float *a, const float *b, int64_t n) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+    return sqrt(sum) / norm(b, n);
+}
+
+/* ---- slopes ---- */
+
+typedef double (*loss_function)(void *context);
+
+/* The slope of the loss along v at x, |v| any; x is restored. */
+static inline double slope(loss_function loss, void *context, float *x, const float *v, int64_t n,
+                           double h) {
+    float *start = oct_malloc_array((size_t)n, sizeof *start);
+    double difference[2];
+    memcpy(start, x, (size_t)n * sizeof *x);
+    for (int i = 0; i < 2; i++) {
+        double step = i ? h / 2 : h, side[2];
+        for (int j = 0; j < 2; j++) {
+            for (int64_t k = 0; k < n; k++)
+                x[k] = (float)(start[k] + (j ? step : -step) * v[k]);
+            side[j] = loss(context);
+        }
+        difference[i] = (side[1] - side[0]) / (2 * step);
+    }
+    memcpy(x, start, (size_t)n * sizeof *x);
+    oct_free(start);
+    return (4 * difference[1] - difference[0]) / 3;
+}
+
+/* Along the gradient itself and along two random directions. */
+static inline void expect_gradient(const char *name, loss_function loss, void *context, float *x,
+                                   const float *gradient, int64_t n, double h, double tolerance) {
+    float *v = oct_malloc_array((size_t)n, sizeof *v);
+    double length = norm(gradient, n);
+    assert_true(length > 0);
+    for (uint64_t k = 0; k < 3; k++) {
+        if (k == 0)
+            memcpy(v, gradient, (size_t)n * sizeof *v);
+        else
+            fill(v, n, 90 + k, 1.0f);
+        double scale = 1 / norm(v, n);
+        for (int64_t i = 0; i < n; i++)
+            v[i] = (float)(v[i] * scale);
+        double expected = dot(gradient, v, n), got = slope(loss, context, x, v, n, h);
+        double error = fabs(got - expected) / length;
+        if (!(error < tolerance))
+            fail_msg(
+                "%s, direction %d: slope %.9g, gradient says %.9g, |gradient| %.4g: error %.2g",
+                name, (int)k, got, expected, length, error);
+    }
+    oct_free(v);
+}
+
+/* ---- one module ---- */
+
+typedef struct bench {
+    oct_module root; /* parent of the module under test */
+    oct_module *m;
+    oct_weights *weights;
+    oct_step *step;
+    int64_t T, in, out;
+    float *x, *y, *r, *dx; /* loss = <r, y> */
+} bench;
+
+static const oct_module_ops root_ops = {.type_name = "Root"};
+
+static inline void bench_open(bench *b, int64_t B, int64_t S) {
+    *b = (bench){.T = B * S};
+    assert_int_equal(oct_module_init(&b->root, &root_ops, NULL, ""), OCT_OK);
+    assert_int_equal(oct_weights_create(&b->weights), OCT_OK);
+    assert_int_equal(oct_step_create(b->weights, OCT_F32, &b->step), OCT_OK);
+    b->step->B = B;
+    b->step->S = S;
+}
+
+static inline void bench_set(bench *b, oct_module *m, int64_t in, int64_t out) {
+    b->m = m;
+    b->in = in;
+    b->out = out;
+    b->x = oct_malloc_array((size_t)(b->T * in), sizeof *b->x);
+    b->dx = oct_malloc_array((size_t)(b->T * in), sizeof *b->x);
+    b->y = oct_malloc_array((size_t)(b->T * out), sizeof *b->y);
+    b->r = oct_malloc_array((size_t)(b->T * out), sizeof *b->r);
+    fill(b->x, b->T * in, 1, 1.0f);
+    fill(b->r, b->T * out, 2, 1.0f);
+    oct_param **params;
+    int64_t n_params;
+    assert_int_equal(oct_module_params(&b->root, &params, &n_params), OCT_OK);
+    for (int64_t i = 0; i < n_params; i++) {
+        int64_t n = oct_param_elements(params[i]);
+        params[i]->grad = oct_calloc_array((size_t)n, sizeof(float));
+        bool is_norm = strstr(params[i]->name, "norm") != NULL;
+        fill(params[i]->value, n, 10 + (uint64_t)i, is_norm ? 0.3f : 0.2f);
+        for (int64_t k = 0; is_norm && k < n; k++)
+            params[i]->value[k] += 1;
+    }
+    oct_free(params);
+}
+
+static inline void bench_close(bench *b) {
+    oct_step_destroy(b->step);
+    oct_weights_destroy(b->weights);
+    for (int64_t i = 0; i < b->root.n_children; i++)
+        oct_module_destroy(b->root.children[i]);
+    oct_free(b->root.children);
+    oct_free(b->root.name);
+    oct_free(b->x);
+    oct_free(b->dx);
+    oct_free(b->y);
+    oct_free(b->r);
+}
+
+static inline void bench_forward(bench *b, oct_save save) {
+    oct_tensor x = oct_tensor_2d(OCT_F32, b->T, b->in, b->x);
+    oct_tensor y = oct_tensor_2d(OCT_F32, b->T, b->out, b->y);
+    x.id = oct_step_new_id(b->step);
+    b->step->save = save;
+    oct_step_mark mark = oct_step_enter(b->step);
+    assert_int_equal(oct_forward(b->m, b->step, &x, &y), OCT_OK);
+    oct_step_leave(b->step, mark);
+}
+
+static inline void bench_backward(bench *b, oct_accumulate accumulate) {
+    oct_tensor dy = oct_tensor_2d(OCT_F32, b->T, b->out, b->r);
+    oct_tensor dx = oct_tensor_2d(OCT_F32, b->T, b->in, b->dx);
+    dy.id = oct_step_new_id(b->step);
+    assert_int_equal(oct_backward(b->m, b->step, &dy, &dx, accumulate), OCT_OK);
+    oct_arena_release(b->step->saved, (oct_arena_mark){0, 0});
+}
+
+static inline double bench_loss(void *context) {
+    bench *b = context;
+    bench_forward(b, OCT_SAVE_NOTHING);
+    return dot(b->r, b->y, b->T * b->out);
+}
+
+/* Parameters and input; then once more, adding to dx. */
+static inline void bench_check(bench *b, double tolerance) {
+    bench_forward(b, OCT_SAVE_FOR_BACKWARD);
+    bench_backward(b, OCT_OVERWRITE);
+    expect_gradient("x", bench_loss, b, b->x, b->dx, b->T * b->in, 0.05, tolerance);
+    oct_param **params;
+    int64_t n_params, n_x = b->T * b->in;
+    assert_int_equal(oct_module_params(&b->root, &params, &n_params), OCT_OK);
+    for (int64_t i = 0; i < n_params; i++)
+        expect_gradient(params[i]->name, bench_loss, b, params[i]->value, params[i]->grad,
+                        oct_param_elements(params[i]), 0.05, tolerance);
+    float *once = oct_malloc_array((size_t)n_x, sizeof *once);
+    memcpy(once, b->dx, (size_t)n_x * sizeof *once);
+    bench_forward(b, OCT_SAVE_FOR_BACKWARD);
+    bench_backward(b, OCT_ADD_TO_OUTPUT);
+    for (int64_t i = 0; i < n_x; i++)
+        once[i] *= 2;
+    assert_true(relative_error(b->dx, once, n_x) < 1e-6);
+    oct_free(once);
+    oct_free(params);
+    assert_int_equal(oct_arena_used_bytes(b->step->scratch), 0);
+    assert_int_equal(oct_shared_count(b->step->shared), 0);
+}
+
+/* ---- whole models ---- */
+
+enum { B = 3, S = 21, V = 50 };
+
+typedef struct lab {
+    oct_model *model;
+    oct_weights *weights;
+    oct_step *step;
+    oct_recipe recipe;
+    int32_t tokens[B * S], targets[B * S];
+    double loss; /* mean */
+} lab;
+
+static inline oct_model_args small_args(oct_model_family family) {
+    oct_model_args args;
+    oct_error err = {0};
+    assert_int_equal(
+        oct_model_args_flavor(oct_model_family_name(family), "debugmodel", &args, &err), OCT_OK);
+    args.vocab_size = V;
+    args.dim = 32;
+    args.n_layers = 3;
+    args.n_heads = 4;
+    args.n_kv_heads = 2;
+    args.head_dim = family == OCT_MODEL_QWEN3 ? 12 : 0; /* 4 * 12 is not dim */
+    args.hidden_dim = 48;
+    args.rope_theta = 100.0;
+    return args;
+}
+
+static inline void lab_open(lab *l, const oct_model_args *args, oct_dtype activation) {
+    oct_error err = {0};
+    if (oct_model_create(args, OCT_PARAMS_ALLOCATED, &l->model, &err))
+        fail_msg("%s", err.message);
+    oct_model_init(l->model, 3);
+    /* Larger weights than a fresh model's, so that every path carries a part of the gradient. */
+    int64_t n_params;
+    oct_param *const *params = oct_model_params(l->model, &n_params);
+    for (int64_t i = 0; i < n_params; i++)
+        if (params[i]->n_dims >= 2)
+            fill(params[i]->value, oct_param_elements(params[i]), 40 + (uint64_t)i, 0.15f);
+    oct_model_changed(l->model);
+    assert_int_equal(oct_model_enable_training(l->model), OCT_OK);
+    assert_int_equal(oct_weights_create(&l->weights), OCT_OK);
+    assert_int_equal(oct_step_create(l->weights, activation, &l->step), OCT_OK);
+    for (uint64_t i = 0; i < B * S; i++) {
+        l->tokens[i] = (int32_t)oct_rng_below(5, 1, i, (uint64_t)args->vocab_size);
+        l->targets[i] = i % 7 == 3 ? OCT_IGNORE_LABEL
+                                   : (int32_t)oct_rng_below(5, 2, i, (uint64_t)args->vocab_size);
+    }
+}
+
+static inline void lab_close(lab *l) {
+    oct_step_destroy(l->step);
+    oct_weights_destroy(l->weights);
+    oct_model_destroy(l->model);
+}
+
+static inline oct_status make_mx(oct_module *m, void *context) {
+    oct_linear *linear = oct_linear_from(m);
+    if (linear) {
+        linear->recipe = context;
+        m->ops = &oct_mx_linear_ops;
+    }
+    return OCT_OK;
+}
+
+/* All linears, the head too. */
+static inline void lab_quantize_all(lab *l, const char *recipe) {
+    assert_int_equal(oct_recipe_parse(recipe, &l->recipe, NULL), OCT_OK);
+    l->recipe.gemm = OCT_GEMM_EXACT;
+    oct_module_visit(oct_model_root(l->model), make_mx, &l->recipe);
+}
+
+static inline void lab_quantize(lab *l, const char *recipe) {
+    lab_quantize_all(l, recipe);
+    oct_module_find(oct_model_root(l->model), "output")->ops = &oct_linear_ops;
+}
+
+static inline int64_t n_valid_targets(void) {
+    int64_t n = 0;
+    for (int i = 0; i < B * S; i++)
+        n += i % 7 != 3;
+    return n;
+}
+
+static inline void lab_train(lab *l) {
+    double sum;
+    int64_t n;
+    oct_model_zero_gradients(l->model);
+    assert_int_equal(oct_model_train(l->model, l->step, B, S, l->tokens, l->targets,
+                                     1.0f / (float)n_valid_targets(), &sum, &n),
+                     OCT_OK);
+    assert_int_equal(n, n_valid_targets());
+    assert_int_equal(oct_arena_used_bytes(l->step->saved), 0);
+    assert_int_equal(oct_arena_used_bytes(l->step->scratch), 0);
+    l->loss = sum / (double)n;
+}
+
+static inline double lab_loss(void *context) {
+    lab *l = context;
+    double sum;
+    int64_t n;
+    oct_model_changed(l->model);
+    assert_int_equal(oct_model_evaluate(l->model, l->step, B, S, l->tokens, l->targets, &sum, &n),
+                     OCT_OK);
+    return sum / (double)n;
+}
+
+static inline int64_t n_gradients(const lab *l) {
+    return oct_model_n_parameters(l->model);
+}
+
+/* All gradients in a row; the caller frees it. */
+static inline float *gradients(const lab *l) {
+    float *all = oct_malloc_array((size_t)n_gradients(l), sizeof *all);
+    int64_t n_params, at = 0;
+    oct_param *const *params = oct_model_params(l->model, &n_params);
+    for (int64_t i = 0; i < n_params; i++) {
+        memcpy(all + at, params[i]->grad, (size_t)oct_param_elements(params[i]) * sizeof *all);
+        at += oct_param_elements(params[i]);
+    }
+    return all;
+}
+
+static inline void expect_same_bits(const lab *l, const float *expected) {
+    float *got = gradients(l);
+    assert_memory_equal(got, expected, (size_t)n_gradients(l) * sizeof *got);
+    oct_free(got);
+}
+
+#endif

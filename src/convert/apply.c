@@ -119,3 +119,8 @@ oct_tensor oct_plan_row_history(const oct_plan_row *row) {
     return delayed ? oct_tensor_2d(OCT_F32, delayed->n_slots, delayed->length, delayed->history)
                    : (oct_tensor){0};
 }
+
+oct_tensor oct_plan_row_amaxes(const oct_plan_row *row) {
+    oct_delayed *delayed = delayed_of(row);
+    return delayed ? oct_tensor_1d(OCT_F32, delayed->n_slots, delayed->current) : (oct_tensor){0};
+}

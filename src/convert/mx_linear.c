@@ -29,6 +29,7 @@ static oct_status forward(oct_module *m, oct_step *step, const oct_tensor *x, oc
      * siblings. */
     oct_arena *const arenas[2] = {saving ? step->saved : step->scratch, step->scratch};
     oct_quantized xq, wq;
+    oct_tensor bias = {0};
     oct_amax x_amax = oct_delayed_amax(linear->delayed, OCT_ROLE_INPUT);
     oct_amax w_amax = oct_delayed_amax(linear->delayed, OCT_ROLE_WEIGHT);
     oct_status status =
@@ -36,6 +37,8 @@ static oct_status forward(oct_module *m, oct_step *step, const oct_tensor *x, oc
     if (!status)
         status =
             oct_weights_quantized(step->weights, linear->weight, 0, recipe, which, &w_amax, &wq);
+    if (!status && linear->bias)
+        status = oct_weights_dense(step->weights, linear->bias, OCT_F32, &bias);
     if (status)
         return status;
     const oct_gemm_problem problem = {.M = oct_tensor_rows(x),
@@ -46,7 +49,7 @@ static oct_status forward(oct_module *m, oct_step *step, const oct_tensor *x, oc
                                       .c = y->data,
                                       .c_dtype = y->dtype,
                                       .ld_c = linear->out_features,
-                                      .bias = linear->bias ? linear->bias->value : NULL};
+                                      .bias = bias.data};
     if (y->data)
         status = run(step, recipe, &problem);
     if (status || !saving)

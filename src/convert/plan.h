@@ -91,6 +91,9 @@ void oct_plan_end_step(const oct_plan *plan);
  * checkpoints: data points at the live history, which may be overwritten by a saved one. data is
  * NULL for all other rows. */
 oct_tensor oct_plan_row_history(const oct_plan_row *row);
+/* The same for the amaxes of the step under way, which become the newest of the history: processes
+ * that train together take their maxima first. */
+oct_tensor oct_plan_row_amaxes(const oct_plan_row *row);
 
 /* The table for people, and the same as JSON. */
 void oct_plan_render(const oct_plan *plan, oct_strbuf *text);

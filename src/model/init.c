@@ -61,7 +61,7 @@ void oct_model_init(oct_model *model, uint64_t seed) {
     oct_param *const *params = oct_model_params(model, &n_params);
     for (int64_t i = 0; i < n_params; i++)
         if (params[i]->value)
-            oct_param_draw(params[i], seed, 0, oct_param_elements(params[i]), params[i]->value);
+            oct_param_draw(params[i], seed, params[i]->first, params[i]->n_held, params[i]->value);
     for (int64_t i = 0; i < oct_model_get_args(model)->n_layers; i++) {
         oct_moe *moe = oct_model_moe(model, i);
         for (int64_t e = 0; moe && e < moe->config.rule.n_experts; e++)

@@ -249,6 +249,10 @@ oct_param *const *oct_model_params(const oct_model *model, int64_t *n_params) {
     return model->params;
 }
 
+oct_block *oct_model_layer(const oct_model *model, int64_t layer) {
+    return model->layers[layer];
+}
+
 oct_param *oct_model_find_param(const oct_model *model, const char *name) {
     for (int64_t i = 0; i < model->n_params; i++)
         if (strcmp(model->params[i]->name, name) == 0)
@@ -291,7 +295,7 @@ oct_status oct_model_enable_training(oct_model *model) {
         oct_param *param = model->params[i];
         if (param->frozen || param->grad)
             continue;
-        param->grad = oct_calloc_array((size_t)oct_param_elements(param), sizeof(float));
+        param->grad = oct_calloc_array((size_t)param->n_held, sizeof(float));
         if (!param->grad)
             return OCT_NO_MEMORY;
     }
@@ -302,7 +306,7 @@ void oct_model_zero_gradients(oct_model *model) {
     for (int64_t i = 0; i < model->n_params; i++) {
         oct_param *param = model->params[i];
         if (param->grad)
-            memset(param->grad, 0, (size_t)oct_param_elements(param) * sizeof(float));
+            memset(param->grad, 0, (size_t)param->n_held * sizeof(float));
     }
 }
 

@@ -39,6 +39,7 @@ oct_module *oct_model_root(oct_model *model);                     /* for convert
 /* Every parameter once (a tied head has none of its own), in visiting order. The array belongs to
  * the model. */
 oct_param *const *oct_model_params(const oct_model *model, int64_t *n_params);
+oct_block *oct_model_layer(const oct_model *model, int64_t layer);
 oct_param *oct_model_find_param(const oct_model *model, const char *name); /* NULL: none */
 int64_t oct_model_n_parameters(const oct_model *model);                    /* elements, tied once */
 /* torchtitan's formula, forward and backward: 6 (N - N_embedding) + 6 n_layers n_heads (elements of

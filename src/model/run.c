@@ -22,6 +22,27 @@ static void begin(oct_step *step, int64_t B, int64_t S, oct_save save) {
     step->save = save;
 }
 
+/* Units of the hooks: 0 the embedding, 1 + i layer i, and the head. */
+static int64_t head_unit(const oct_model *model) {
+    return model->args.n_layers + 1;
+}
+
+static oct_status unit_forward(oct_module *m, oct_step *step, int64_t unit, const oct_tensor *x,
+                               oct_tensor *y) {
+    oct_status status = oct_step_before(step, unit, OCT_PHASE_FORWARD);
+    if (!status && !(status = oct_forward(m, step, x, y)))
+        status = oct_step_after(step, unit, OCT_PHASE_FORWARD);
+    return status;
+}
+
+static oct_status unit_backward(oct_module *m, oct_step *step, int64_t unit, const oct_tensor *dy,
+                                oct_tensor *dx) {
+    oct_status status = oct_step_before(step, unit, OCT_PHASE_BACKWARD);
+    if (!status && !(status = oct_backward(m, step, dy, dx, OCT_OVERWRITE)))
+        status = oct_step_after(step, unit, OCT_PHASE_BACKWARD);
+    return status;
+}
+
 /* Through the embedding and all layers; *x is the stream after them, on the saved stack or in
  * scratch. */
 static oct_status forward_stream(oct_model *model, oct_step *step, const int32_t *tokens,
@@ -36,13 +57,13 @@ static oct_status forward_stream(oct_model *model, oct_step *step, const int32_t
         spare = oct_step_scratch(step, step->activation, T, D);
     if (!x->data || (!saving && !spare.data))
         return OCT_NO_MEMORY;
-    oct_status status = oct_forward(&model->tok_embeddings->base, step, &ids, x);
+    oct_status status = unit_forward(&model->tok_embeddings->base, step, 0, &ids, x);
     for (int64_t i = 0; !status && i < model->args.n_layers; i++) {
         oct_tensor y = saving ? oct_step_saved(step, step->activation, T, D) : spare;
         if (!y.data)
             return OCT_NO_MEMORY;
         y.id = oct_step_new_id(step);
-        status = oct_forward(&model->layers[i]->base, step, x, &y);
+        status = unit_forward(&model->layers[i]->base, step, 1 + i, x, &y);
         spare = *x;
         *x = y;
     }
@@ -53,10 +74,10 @@ static oct_status forward_stream(oct_model *model, oct_step *step, const int32_t
 static oct_status backward_stream(oct_model *model, oct_step *step, oct_tensor *dx) {
     oct_status status = OCT_OK;
     for (int64_t i = model->args.n_layers - 1; !status && i >= 0; i--)
-        status = oct_backward(&model->layers[i]->base, step, dx, dx, OCT_OVERWRITE);
+        status = unit_backward(&model->layers[i]->base, step, 1 + i, dx, dx);
     if (status)
         return status;
-    return oct_backward(&model->tok_embeddings->base, step, dx, NULL, OCT_OVERWRITE);
+    return unit_backward(&model->tok_embeddings->base, step, 0, dx, NULL);
 }
 
 /* A slice of the head's work: rows first .. first+n-1 of h, and of dh when training. */
@@ -134,26 +155,35 @@ static oct_status run_head(oct_model *model, oct_step *step, const oct_tensor *h
     return status;
 }
 
+/* The last norm and the head: forward, and when training the backward of both. */
+static oct_status run_last(oct_model *model, oct_step *step, const oct_tensor *x, oct_tensor *dh,
+                           const int32_t *targets, float grad_scale, oct_loss_sum *sum) {
+    int64_t unit = head_unit(model);
+    oct_tensor h = oct_step_scratch(step, x->dtype, x->shape[0], x->shape[1]);
+    oct_status status = h.data ? oct_step_before(step, unit, OCT_PHASE_FORWARD) : OCT_NO_MEMORY;
+    if (status || (status = oct_forward(&model->norm->base, step, x, &h)) ||
+        (dh && (status = oct_step_before(step, unit, OCT_PHASE_BACKWARD))) ||
+        (status = run_head(model, step, &h, dh, targets, grad_scale, sum)) ||
+        (status = oct_step_after(step, unit, OCT_PHASE_FORWARD)) || !dh)
+        return status;
+    status = oct_backward(&model->norm->base, step, dh, dh, OCT_OVERWRITE);
+    return status ? status : oct_step_after(step, unit, OCT_PHASE_BACKWARD);
+}
+
 static oct_status run_loss(oct_model *model, oct_step *step, const int32_t *tokens,
                            const int32_t *targets, float grad_scale, oct_loss_sum *sum) {
-    int64_t T = step->B * step->S, D = model->args.dim;
     bool training = step->save == OCT_SAVE_FOR_BACKWARD;
-    oct_tensor x, h, dh = {0};
+    oct_tensor x, dh = {0};
     oct_status status = forward_stream(model, step, tokens, &x);
     if (status)
         return status;
-    h = oct_step_scratch(step, step->activation, T, D);
-    if (training)
-        dh = oct_step_scratch(step, step->activation, T, D);
-    if (!h.data || (training && !dh.data))
-        return OCT_NO_MEMORY;
-    if ((status = oct_forward(&model->norm->base, step, &x, &h)) ||
-        (status = run_head(model, step, &h, training ? &dh : NULL, targets, grad_scale, sum)) ||
-        !training)
-        return status;
-    if ((status = oct_backward(&model->norm->base, step, &dh, &dh, OCT_OVERWRITE)))
-        return status;
-    return backward_stream(model, step, &dh);
+    if (training) {
+        dh = oct_step_scratch(step, x.dtype, x.shape[0], x.shape[1]);
+        if (!dh.data)
+            return OCT_NO_MEMORY;
+    }
+    status = run_last(model, step, &x, training ? &dh : NULL, targets, grad_scale, sum);
+    return status || !training ? status : backward_stream(model, step, &dh);
 }
 
 static oct_status run_batch(oct_model *model, oct_step *step, const int32_t *tokens,
@@ -204,9 +234,11 @@ static oct_status run_generate(oct_model *model, oct_step *step, const int32_t *
     oct_tensor last = last_rows(step, &x);
     if (!last.data)
         return OCT_NO_MEMORY;
-    if ((status = oct_forward(&model->norm->base, step, &last, &last)))
+    if ((status = oct_step_before(step, head_unit(model), OCT_PHASE_FORWARD)) ||
+        (status = oct_forward(&model->norm->base, step, &last, &last)) ||
+        (status = oct_forward(&model->output->base, step, &last, &y)))
         return status;
-    return oct_forward(&model->output->base, step, &last, &y);
+    return oct_step_after(step, head_unit(model), OCT_PHASE_FORWARD);
 }
 
 oct_status oct_model_generate(oct_model *model, oct_step *step, oct_kv_cache *cache, int64_t S,
@@ -236,9 +268,11 @@ static oct_status run_forward(oct_model *model, oct_step *step, const int32_t *t
                                    oct_module_keeps_input(&model->output->base));
     if (!h.data)
         return OCT_NO_MEMORY;
-    if ((status = oct_forward(&model->norm->base, step, &x, &h)))
+    if ((status = oct_step_before(step, head_unit(model), OCT_PHASE_FORWARD)) ||
+        (status = oct_forward(&model->norm->base, step, &x, &h)) ||
+        (status = oct_forward(&model->output->base, step, &h, logits)))
         return status;
-    return oct_forward(&model->output->base, step, &h, logits);
+    return oct_step_after(step, head_unit(model), OCT_PHASE_FORWARD);
 }
 
 oct_status oct_model_forward(oct_model *model, oct_step *step, int64_t B, int64_t S,
@@ -257,8 +291,10 @@ oct_status oct_model_backward(oct_model *model, oct_step *step, const oct_tensor
     dy.id = oct_step_new_id(step);
     oct_tensor dh = oct_step_scratch(step, step->activation, step->B * step->S, model->args.dim);
     oct_status status = dh.data ? OCT_OK : OCT_NO_MEMORY;
-    if (!status && !(status = oct_backward(&model->output->base, step, &dy, &dh, OCT_OVERWRITE)) &&
-        !(status = oct_backward(&model->norm->base, step, &dh, &dh, OCT_OVERWRITE)))
+    if (!status && !(status = oct_step_before(step, head_unit(model), OCT_PHASE_BACKWARD)) &&
+        !(status = oct_backward(&model->output->base, step, &dy, &dh, OCT_OVERWRITE)) &&
+        !(status = oct_backward(&model->norm->base, step, &dh, &dh, OCT_OVERWRITE)) &&
+        !(status = oct_step_after(step, head_unit(model), OCT_PHASE_BACKWARD)))
         status = backward_stream(model, step, &dh);
     oct_step_leave(step, mark);
     oct_arena_release(step->saved, model->saved);

@@ -82,6 +82,7 @@ oct_status oct_module_add_param(oct_module *m, const char *component, int n_dims
     memcpy(param->shape, shape, (size_t)n_dims * sizeof *shape);
     param->init = init;
     param->version = 1;
+    param->n_held = oct_param_elements(param);
     if (m->params_mode == OCT_PARAMS_ALLOCATED && (status = allocate_value(param)))
         goto cleanup;
     if ((status = grow(&m->params, m->n_params)))

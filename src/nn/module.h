@@ -50,15 +50,17 @@ typedef struct oct_init {
 typedef struct oct_param {
     char *name; /* fully qualified: "layers.0.attention.wq.weight" */
     int n_dims;
-    int64_t shape[3]; /* linear weight (N,K); experts (E,N,K); norm (D) */
-    float *value;     /* the fp32 master, the only source of truth */
-    float *grad;      /* fp32, same shape; backward adds to it; NULL when frozen or not training */
-    bool frozen;      /* gets no gradient */
-    uint64_t version; /* grows whenever `value` changes; caches compare it */
+    int64_t shape[3]; /* of the whole: linear weight (N,K); experts (E,N,K); norm (D) */
+    float *value;     /* the fp32 master, the only source of truth: all elements, or the shard */
+    float *grad; /* fp32, beside `value`; NULL when frozen or not training. Backward adds to it:
+                    sharded training lends a buffer of the whole shape meanwhile */
+    int64_t first, n_held; /* elements first .. first + n_held - 1 of the whole are in `value` */
+    bool frozen;           /* gets no gradient */
+    uint64_t version;      /* grows whenever `value` changes; caches compare it */
     oct_init init;
 } oct_param;
 
-int64_t oct_param_elements(const oct_param *param);
+int64_t oct_param_elements(const oct_param *param); /* of the whole; n_held says what is here */
 
 typedef struct oct_module_ops {
     const char *type_name; /* what `octet plan` prints: "Linear", "MXLinear", "RMSNorm", ... */

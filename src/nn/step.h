@@ -14,6 +14,19 @@
 
 typedef enum oct_save { OCT_SAVE_NOTHING, OCT_SAVE_FOR_BACKWARD } oct_save;
 
+/* A unit is a part of a model whose weights come and go together: 0 the embedding, 1 .. n the
+ * layers, n + 1 the last norm and the head. */
+typedef enum oct_phase { OCT_PHASE_FORWARD, OCT_PHASE_BACKWARD } oct_phase;
+
+/* Told before a model runs a unit and after: where sharded training gathers weights, frees them
+ * again and reduces gradients. Whatever order a model runs its units in, every rank does the same.
+ * A unit's recompute belongs to its backward. */
+typedef struct oct_unit_hooks {
+    void *user;
+    oct_status (*before)(void *user, const oct_step *step, int64_t unit, oct_phase phase);
+    oct_status (*after)(void *user, const oct_step *step, int64_t unit, oct_phase phase);
+} oct_unit_hooks;
+
 struct oct_step {
     oct_arena *saved, *scratch;
     oct_weights *weights; /* where modules get their weights from; not owned */
@@ -25,6 +38,7 @@ struct oct_step {
     int64_t position; /* of the first token, > 0 when generating with a key-value cache */
     struct oct_kv_cache *kv; /* generating: keys and values so far (nn/attention.h); else NULL */
     uint64_t next_id;
+    const oct_unit_hooks *hooks; /* NULL: none; not owned */
 };
 
 typedef struct oct_step_mark {
@@ -35,6 +49,13 @@ typedef struct oct_step_mark {
 /* Owns the two arenas and the share table. */
 oct_status oct_step_create(oct_weights *weights, oct_dtype activation, oct_step **out);
 void oct_step_destroy(oct_step *step);
+
+static inline oct_status oct_step_before(oct_step *step, int64_t unit, oct_phase phase) {
+    return step->hooks ? step->hooks->before(step->hooks->user, step, unit, phase) : OCT_OK;
+}
+static inline oct_status oct_step_after(oct_step *step, int64_t unit, oct_phase phase) {
+    return step->hooks ? step->hooks->after(step->hooks->user, step, unit, phase) : OCT_OK;
+}
 
 /* Scratch is freed, and shared quantizations that lived in it are forgotten, when the mark is left.
  */

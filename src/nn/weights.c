@@ -27,6 +27,7 @@ struct oct_weights {
     uint32_t *table; /* open addressing: entry index + 1, 0 is free; a power of two, half empty */
     size_t table_size;
     oct_caching caching;
+    const oct_weight_source *source; /* NULL: masters are whole */
 };
 
 oct_status oct_weights_create(oct_weights **out) {
@@ -52,6 +53,10 @@ void oct_weights_destroy(oct_weights *weights) {
 
 void oct_weights_set_caching(oct_weights *weights, oct_caching caching) {
     weights->caching = caching;
+}
+
+void oct_weights_set_source(oct_weights *weights, const oct_weight_source *source) {
+    weights->source = source;
 }
 
 size_t oct_weights_bytes(const oct_weights *weights) {
@@ -126,6 +131,8 @@ static oct_tensor tensor_of(const oct_param *param, oct_dtype dtype, void *data)
 
 oct_status oct_weights_dense(oct_weights *weights, const oct_param *param, oct_dtype dtype,
                              oct_tensor *out) {
+    if (weights->source)
+        return weights->source->dense(weights->source->user, param, dtype, out);
     oct_tensor master = tensor_of(param, OCT_F32, param->value);
     if (dtype == OCT_F32) {
         *out = master;
@@ -170,6 +177,9 @@ static oct_along copies_held(const oct_quantized *q) {
 oct_status oct_weights_quantized(oct_weights *weights, const oct_param *param, int64_t expert,
                                  const oct_recipe *recipe, oct_along which, oct_amax *amax,
                                  oct_quantized *out) {
+    if (weights->source)
+        return weights->source->quantized(weights->source->user, param, expert, recipe, which, amax,
+                                          out);
     entry *e;
     oct_status status = find_entry(weights, param, expert, recipe, &e);
     if (status)

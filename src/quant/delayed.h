@@ -14,6 +14,8 @@ typedef struct oct_amax {
     float use;  /* >= 0: scale by this; negative: by the tensor's own */
     float seen; /* set by the quantizer in per-tensor recipes: the tensor's own, Inf if it holds a
                    NaN or an Inf */
+    const float *columns; /* per-channel, contraction over dimension 0: each column's amax, as the
+                             whole matrix has it; NULL: those of the matrix at hand */
 } oct_amax;
 
 /* The history of one module. A unit is a step: all its micro-batches count as one, the optimizer's

@@ -31,8 +31,9 @@ typedef struct job {
     part *parts;
     int64_t n_parts, n_tasks;
     int64_t cols, most_rows;
-    float *amax;  /* one a task */
-    float *strip; /* a strip of STRIP_COLS columns a thread, transposed to fp32 */
+    float *amax;          /* one a task */
+    const float *columns; /* amaxes of columns given from outside; NULL: none */
+    float *strip;         /* a strip of STRIP_COLS columns a thread, transposed to fp32 */
 } job;
 
 bool oct_recipe_shares_copies(const oct_recipe *recipe, oct_role role) {
@@ -42,9 +43,8 @@ bool oct_recipe_shares_copies(const oct_recipe *recipe, oct_role role) {
            recipe->weight_block_rows == OCT_MX_BLOCK;
 }
 
-/* The shape of the copy for contraction over `dim`, without memory. */
-static oct_qmatrix describe(const oct_recipe *recipe, oct_role role, int64_t rows, int64_t cols,
-                            int dim) {
+oct_qmatrix oct_qmatrix_shape(const oct_recipe *recipe, oct_role role, int64_t rows, int64_t cols,
+                              int dim) {
     bool transposed = dim == 0 && !oct_recipe_shares_copies(recipe, role);
     oct_qmatrix q = {.format = recipe->format[role],
                      .rows = transposed ? cols : rows,
@@ -61,7 +61,7 @@ static oct_qmatrix describe(const oct_recipe *recipe, oct_role role, int64_t row
     return q;
 }
 
-static size_t scale_bytes(const oct_qmatrix *q) {
+size_t oct_qmatrix_scale_bytes(const oct_qmatrix *q) {
     if (q->scaling == OCT_SCALING_MX)
         return (size_t)(oct_ceil_div(q->rows, q->block_rows) * q->ld_scales);
     return sizeof(float) * (q->scaling == OCT_SCALING_TENSOR ? 1 : (size_t)q->rows);
@@ -69,13 +69,13 @@ static size_t scale_bytes(const oct_qmatrix *q) {
 
 size_t oct_qmatrix_bytes(const oct_recipe *recipe, oct_role role, int64_t rows, int64_t cols,
                          int dim) {
-    oct_qmatrix q = describe(recipe, role, rows, cols, dim);
-    return (size_t)(rows * cols) + scale_bytes(&q);
+    oct_qmatrix q = oct_qmatrix_shape(recipe, role, rows, cols, dim);
+    return (size_t)(rows * cols) + oct_qmatrix_scale_bytes(&q);
 }
 
 static bool allocate(oct_qmatrix *q, oct_arena *arena) {
     q->codes = oct_arena_alloc_array(arena, (size_t)q->rows, (size_t)q->cols);
-    q->scales = oct_arena_alloc(arena, scale_bytes(q));
+    q->scales = oct_arena_alloc(arena, oct_qmatrix_scale_bytes(q));
     return q->codes && q->scales;
 }
 
@@ -160,12 +160,14 @@ static void scaled_task(void *context, int64_t task, int thread) {
     j->kernels->scaled(&b.rows, j->format, b.part->scale, q->codes + b.first * q->cols, q->cols);
 }
 
-/* Quantizes each row of `rows` with a scale of its own into rows first.. of q. */
-static void quantize_rows(const job *j, const oct_matrix_view *rows, oct_qmatrix *q,
-                          int64_t first) {
+/* Quantizes each row of `rows` with a scale of its own into rows first.. of q. `amaxes`: of all
+ * rows of q, or NULL. */
+static void quantize_rows(const job *j, const oct_matrix_view *rows, const float *amaxes,
+                          oct_qmatrix *q, int64_t first) {
     for (int64_t r = 0; r < rows->rows; r++) {
         oct_matrix_view row = rows_of(rows, r, 1);
-        float scale = oct_scale_from_amax(j->kernels->amax(&row), j->target);
+        float amax = amaxes ? amaxes[first + r] : j->kernels->amax(&row);
+        float scale = oct_scale_from_amax(amax, j->target);
         ((float *)q->scales)[first + r] = scale;
         j->kernels->scaled(&row, j->format, scale, q->codes + (first + r) * q->cols, q->cols);
     }
@@ -175,7 +177,7 @@ static void channel_rows_task(void *context, int64_t task, int thread) {
     const job *j = context;
     (void)thread;
     block b = block_of(j, task);
-    quantize_rows(j, &b.rows, b.part->along[1], b.first);
+    quantize_rows(j, &b.rows, NULL, b.part->along[1], b.first);
 }
 
 static float element(const oct_matrix_view *x, int64_t r, int64_t c) {
@@ -199,7 +201,7 @@ static void channel_cols_task(void *context, int64_t task, int thread) {
         for (int64_t c = 0; c < n; c++)
             strip[c * n_rows + r] = element(&p->x, r, first + c);
     oct_matrix_view rows = {strip, OCT_F32, n, n_rows, n_rows};
-    quantize_rows(j, &rows, p->along[0], first);
+    quantize_rows(j, &rows, j->columns, p->along[0], first);
 }
 
 /* The amax of one part from those of its blocks, and its scale. Returns the amax. */
@@ -212,6 +214,47 @@ static float settle_scale(const job *j, part *p, const oct_amax *amax) {
     p->scale = oct_scale_from_amax(given ? amax->use : own, j->target);
     *(float *)p->along[1]->scales = p->scale;
     return own;
+}
+
+oct_status oct_matrix_amax(const oct_matrix_view *x, oct_arena *scratch, float *amax) {
+    part single = {.x = *x};
+    job j = {.kernels = oct_kernels_current()->quantize,
+             .parts = &single,
+             .n_parts = 1,
+             .n_tasks = oct_ceil_div(x->rows, TASK_ROWS)};
+    oct_arena_mark mark = oct_arena_get_mark(scratch);
+    j.amax = oct_arena_alloc_array(scratch, (size_t)j.n_tasks, sizeof(float));
+    if (!j.amax)
+        return OCT_NO_MEMORY;
+    oct_parallel(j.n_tasks, amax_task, &j);
+    *amax = 0.0f;
+    for (int64_t i = 0; i < j.n_tasks; i++)
+        *amax = fmaxf(*amax, j.amax[i]);
+    oct_arena_release(scratch, mark);
+    return OCT_OK;
+}
+
+typedef struct column_job {
+    const oct_matrix_view *x;
+    float *amaxes;
+} column_job;
+
+static void column_amax_task(void *context, int64_t task, int thread) {
+    const column_job *j = context;
+    (void)thread;
+    int64_t first = task * STRIP_COLS, end = oct_min_i64(first + STRIP_COLS, j->x->cols);
+    for (int64_t c = first; c < end; c++)
+        j->amaxes[c] = 0.0f;
+    for (int64_t r = 0; r < j->x->rows; r++)
+        for (int64_t c = first; c < end; c++) {
+            float magnitude = fabsf(element(j->x, r, c));
+            j->amaxes[c] = fmaxf(j->amaxes[c], isnan(magnitude) ? INFINITY : magnitude);
+        }
+}
+
+void oct_matrix_column_amaxes(const oct_matrix_view *x, float *out) {
+    column_job j = {x, out};
+    oct_parallel(oct_ceil_div(x->cols, STRIP_COLS), column_amax_task, &j);
 }
 
 static oct_status quantize_per_tensor(job *j, oct_arena *arena, oct_amax *amax) {
@@ -247,7 +290,7 @@ static oct_status make_copies(const oct_recipe *recipe, oct_role role, oct_along
                               oct_quantized *out) {
     *out = (oct_quantized){0};
     if (oct_recipe_shares_copies(recipe, role)) {
-        out->along[1] = describe(recipe, role, rows, cols, 1);
+        out->along[1] = oct_qmatrix_shape(recipe, role, rows, cols, 1);
         if (!allocate(&out->along[1], arenas[0]))
             return OCT_NO_MEMORY;
         out->along[0] = out->along[1];
@@ -256,7 +299,7 @@ static oct_status make_copies(const oct_recipe *recipe, oct_role role, oct_along
     for (int dim = 0; dim < 2; dim++) {
         if (!(which & (dim == 0 ? OCT_ALONG_0 : OCT_ALONG_1)))
             continue;
-        out->along[dim] = describe(recipe, role, rows, cols, dim);
+        out->along[dim] = oct_qmatrix_shape(recipe, role, rows, cols, dim);
         if (!allocate(&out->along[dim], arenas[dim]))
             return OCT_NO_MEMORY;
     }
@@ -279,6 +322,7 @@ oct_status oct_quantize_groups(const oct_matrix_view *x, const int64_t *offsets,
              .format = recipe->format[role],
              .mode = recipe->scale_mode,
              .target = recipe->target[role],
+             .columns = amax ? amax->columns : NULL,
              .cols = x->cols};
     oct_status status = OCT_OK;
     part single;

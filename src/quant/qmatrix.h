@@ -44,6 +44,18 @@ bool oct_recipe_shares_copies(const oct_recipe *recipe, oct_role role);
 size_t oct_qmatrix_bytes(const oct_recipe *recipe, oct_role role, int64_t rows, int64_t cols,
                          int dim);
 
+/* The copy for contraction over `dim` of an (R, C) source, without memory, and the bytes of its
+ * scales: for who brings the memory and fills it by other means (a gather). */
+oct_qmatrix oct_qmatrix_shape(const oct_recipe *recipe, oct_role role, int64_t rows, int64_t cols,
+                              int dim);
+size_t oct_qmatrix_scale_bytes(const oct_qmatrix *q);
+
+/* The largest magnitude of a matrix, and of each of its columns (out: cols): 0 of nothing, Inf when
+ * an element is NaN or Inf. What the quantizer itself finds, so that maxima over shards give the
+ * scales of the whole. OCT_NO_MEMORY is the only failure. */
+oct_status oct_matrix_amax(const oct_matrix_view *x, oct_arena *scratch, float *amax);
+void oct_matrix_column_amaxes(const oct_matrix_view *x, float *out);
+
 /* Quantizes `x` (F32 or BF16) for `role`, threads over blocks of rows, in one read where both
  * copies are asked for. The copy for dimension d comes from arenas[d] (they may be the same; a
  * shared copy comes from arenas[0], since that is the one kept for backward). `amax` (NULL:

@@ -17,7 +17,8 @@ void oct_shared_destroy(oct_shared *shared);
 /* The quantization of `x` for `role`, made on first use as oct_quantize would and found again while
  * the entry lives. A tensor with id 0 is never shared. */
 oct_status oct_shared_quantize(oct_shared *shared, const oct_tensor *x, const oct_recipe *recipe,
-                               oct_role role, oct_along which, oct_arena *const arenas[2], oct_amax *amax, oct_quantized *out);
+                               oct_role role, oct_along which, oct_arena *const arenas[2],
+                               oct_amax *amax, oct_quantized *out);
 
 size_t oct_shared_count(const oct_shared *shared);
 /* Forgets all entries but the first n: their memory is about to be released. */

@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 
 static oct_status add_param(oct_optimizer *o, oct_param *param) {
-    size_t n = (size_t)oct_param_elements(param);
+    size_t n = (size_t)param->n_held;
     int64_t i = o->n_params;
     if (!param->grad)
         param->grad = oct_calloc_array(n, sizeof *param->grad);
@@ -56,8 +56,7 @@ void oct_optimizer_destroy(oct_optimizer *o) {
 
 void oct_optimizer_clear_gradients(oct_optimizer *o) {
     for (int64_t i = 0; i < o->n_params; i++)
-        memset(o->params[i]->grad, 0,
-               (size_t)oct_param_elements(o->params[i]) * sizeof *o->params[i]->grad);
+        memset(o->params[i]->grad, 0, (size_t)o->params[i]->n_held * sizeof *o->params[i]->grad);
 }
 
 oct_status oct_optimizer_gradient_norm(const oct_optimizer *o, double *norm, oct_arena *scratch) {
@@ -65,7 +64,7 @@ oct_status oct_optimizer_gradient_norm(const oct_optimizer *o, double *norm, oct
     for (int64_t i = 0; i < o->n_params; i++) {
         double sum = 0;
         oct_status status =
-            oct_sum_of_squares(o->params[i]->grad, oct_param_elements(o->params[i]), &sum, scratch);
+            oct_sum_of_squares(o->params[i]->grad, o->params[i]->n_held, &sum, scratch);
         if (status != OCT_OK)
             return status;
         total += sum;
@@ -83,8 +82,8 @@ oct_status oct_optimizer_step(oct_optimizer *o, float grad_scale) {
     o->n_steps++;
     for (int64_t i = 0; i < o->n_params; i++) {
         oct_param *param = o->params[i];
-        oct_status status = oct_adam_step(&o->adam, o->n_steps, oct_param_elements(param),
-                                          param->grad, grad_scale, param->value, o->m[i], o->v[i]);
+        oct_status status = oct_adam_step(&o->adam, o->n_steps, param->n_held, param->grad,
+                                          grad_scale, param->value, o->m[i], o->v[i]);
         if (status != OCT_OK)
             return status;
         param->version++;

@@ -19,7 +19,7 @@ typedef struct fixture {
 
 static void fill(fixture *f) {
     for (int p = 0; p < 2; p++) {
-        f->params[p] = (oct_param){.n_dims = 1, .shape = {N}, .value = f->values[p]};
+        f->params[p] = (oct_param){.n_dims = 1, .shape = {N}, .n_held = N, .value = f->values[p]};
         f->list[p] = &f->params[p];
         for (int i = 0; i < N; i++)
             f->values[p][i] = oct_rng_normal(1, (uint64_t)p, (uint64_t)i);

@@ -317,6 +317,10 @@ typedef struct verdict {
     char message[OCT_ERROR_SIZE];
 } verdict;
 
+bool oct_comm_agreed_to_fail(const oct_comm *comm) {
+    return comm->world->agreed_to_fail;
+}
+
 oct_status oct_comm_agree(oct_comm *comm, oct_status status, oct_error *err) {
     if (comm->size == 1)
         return status;
@@ -327,6 +331,7 @@ oct_status oct_comm_agree(oct_comm *comm, oct_status status, oct_error *err) {
     while (first < comm->size && all[first] == OCT_OK)
         first++;
     oct_free(all);
+    comm->world->agreed_to_fail = first < comm->size;
     if (first == comm->size)
         return OCT_OK;
     verdict v = {.status = (int)status};

@@ -93,6 +93,9 @@ oct_status oct_comm_barrier(oct_comm *comm);
  * that wasn't, with "rank N: " before it. Call it before the next collective whenever one rank may
  * have failed. */
 oct_status oct_comm_agree(oct_comm *comm, oct_status status, oct_error *err);
+/* Whether the last agreement was on a failure: all ranks then know of it and end by themselves. A
+ * failure that wasn't agreed on is for oct_comm_abort. */
+bool oct_comm_agreed_to_fail(const oct_comm *comm);
 
 /* Bytes that this process received from other ranks so far, over the world and all splits of it. */
 int64_t oct_comm_bytes(const oct_comm *comm, oct_traffic traffic);

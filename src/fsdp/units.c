@@ -1,0 +1,287 @@
+/* Units, their parameters and the sizes of their messages: see units.h. */
+#include "fsdp/units.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "nn/experts.h"
+#include "nn/linear.h"
+
+/* ---- building ---- */
+
+static const oct_plan_row *find_row(const oct_plan *plan, const oct_param *param) {
+    for (int64_t i = 0; i < plan->n_rows; i++) {
+        const oct_plan_row *row = &plan->rows[i];
+        const oct_linear *linear = oct_linear_from(row->module);
+        const oct_experts *experts = oct_experts_from(row->module);
+        bool found = linear && linear->weight == param;
+        for (int w = 0; experts && w < OCT_N_EXPERT_WEIGHTS; w++)
+            found |= experts->w[w] == param;
+        if (found && row->recipe)
+            return row;
+    }
+    return NULL;
+}
+
+/* Where a delayed recipe keeps the weight's amaxes. */
+static void find_delayed(oct_slot *slot, oct_module *m) {
+    const oct_linear *linear = oct_linear_from(m);
+    const oct_experts *experts = oct_experts_from(m);
+    slot->delayed = linear ? linear->delayed : experts ? experts->delayed : NULL;
+    slot->delayed_slot = OCT_ROLE_WEIGHT;
+    for (int w = 0; experts && w < OCT_N_EXPERT_WEIGHTS; w++)
+        if (experts->w[w] == slot->param)
+            slot->delayed_slot = w * OCT_N_ROLES + OCT_ROLE_WEIGHT;
+}
+
+static void describe(oct_slot *slot, oct_module *owner, oct_param *param, const oct_plan *plan,
+                     const oct_fsdp_config *config) {
+    const oct_plan_row *row = find_row(plan, param);
+    const oct_linear *linear = oct_linear_from(owner);
+    bool bias = linear && linear->bias == param;
+    *slot = (oct_slot){.param = param,
+                       .shape = oct_param_matrices(param),
+                       .dense = bias ? OCT_F32 : config->activation};
+    if (!row)
+        return;
+    slot->recipe = row->recipe;
+    find_delayed(slot, row->module);
+    /* A head tied to the embedding: the embedding reads the weight in high precision. */
+    slot->low_precision = row->module == owner && (row->is_experts ? config->low_precision_experts
+                                                                   : config->low_precision_linears);
+}
+
+typedef struct building {
+    oct_unit *unit;
+    const oct_plan *plan;
+    const oct_fsdp_config *config;
+} building;
+
+static oct_status add_params(oct_module *m, void *context) {
+    building *b = context;
+    oct_unit *unit = b->unit;
+    for (int64_t i = 0; i < m->n_params; i++) {
+        oct_slot *slots =
+            oct_realloc_array(unit->slots, (size_t)unit->n_slots + 1, sizeof *unit->slots);
+        if (!slots)
+            return OCT_NO_MEMORY;
+        unit->slots = slots;
+        describe(&slots[unit->n_slots++], m, m->params[i], b->plan, b->config);
+    }
+    return OCT_OK;
+}
+
+static oct_status add_module(oct_units *units, oct_unit *unit, oct_module *m, const oct_plan *plan,
+                             const oct_fsdp_config *config) {
+    building b = {unit, plan, config};
+    int64_t before = unit->n_slots;
+    oct_status status = oct_module_visit(m, add_params, &b);
+    units->n_slots += unit->n_slots - before;
+    return status;
+}
+
+static oct_status allocate_units(oct_units *units, int64_t n_layers, bool tied) {
+    units->n_numbers = n_layers + 2;
+    units->n_units = units->n_numbers - tied;
+    units->units = oct_calloc_array((size_t)units->n_units, sizeof *units->units);
+    units->of_number = oct_calloc_array((size_t)units->n_numbers, sizeof *units->of_number);
+    if (!units->units || !units->of_number)
+        return OCT_NO_MEMORY;
+    for (int64_t i = 0; i < units->n_units; i++)
+        units->of_number[i] = &units->units[i];
+    if (tied)
+        units->of_number[n_layers + 1] = &units->units[0];
+    return OCT_OK;
+}
+
+static int compare_slots(const void *a, const void *b) {
+    uintptr_t x = (uintptr_t)(*(oct_slot *const *)a)->param;
+    uintptr_t y = (uintptr_t)(*(oct_slot *const *)b)->param;
+    return (x > y) - (x < y);
+}
+
+/* Arrays that a run needs beside each slot and unit. */
+static oct_status allocate_slots(oct_units *units) {
+    units->by_param = oct_malloc_array((size_t)units->n_slots, sizeof *units->by_param);
+    if (!units->by_param)
+        return OCT_NO_MEMORY;
+    int64_t n = 0;
+    for (int64_t u = 0; u < units->n_units; u++) {
+        oct_unit *unit = &units->units[u];
+        unit->reductions = oct_calloc_array((size_t)unit->n_slots, sizeof *unit->reductions);
+        if (!unit->reductions)
+            return OCT_NO_MEMORY;
+        for (int64_t s = 0; s < unit->n_slots; s++) {
+            oct_slot *slot = &unit->slots[s];
+            size_t E = (size_t)slot->shape.E;
+            units->by_param[n++] = slot;
+            if (!slot->recipe)
+                continue;
+            slot->whole = oct_calloc_array(E, sizeof *slot->whole);
+            slot->local = oct_calloc_array(E, sizeof *slot->local);
+            if (!slot->whole || !slot->local)
+                return OCT_NO_MEMORY;
+            for (int i = 0; i < 2; i++) {
+                slot->copies[i] = oct_arena_create_exact();
+                slot->local_copies[i] = oct_arena_create_exact();
+                if (!slot->copies[i] || !slot->local_copies[i])
+                    return OCT_NO_MEMORY;
+            }
+        }
+    }
+    qsort(units->by_param, (size_t)n, sizeof *units->by_param, compare_slots);
+    return OCT_OK;
+}
+
+oct_status oct_units_create(oct_model *model, const oct_plan *plan, const oct_fsdp_config *config,
+                            oct_units *units) {
+    const oct_model_args *args = oct_model_get_args(model);
+    int64_t n_layers = args->n_layers;
+    bool tied = args->enable_weight_tying;
+    *units = (oct_units){0};
+    oct_status status = allocate_units(units, n_layers, tied);
+    if (!status)
+        status = add_module(units, units->of_number[0],
+                            oct_module_find(oct_model_root(model), "tok_embeddings"), plan, config);
+    for (int64_t i = 0; i < n_layers && !status; i++) {
+        oct_unit *unit = units->of_number[1 + i];
+        unit->block = oct_model_layer(model, i);
+        status = add_module(units, unit, &unit->block->base, plan, config);
+    }
+    static const char *const last[] = {"norm", "output"};
+    for (int i = 0; i < 2 && !status; i++)
+        status = add_module(units, units->of_number[n_layers + 1],
+                            oct_module_find(oct_model_root(model), last[i]), plan, config);
+    if (!status)
+        status = allocate_slots(units);
+    if (status)
+        oct_units_clear(units);
+    return status;
+}
+
+static void clear_slot(oct_slot *slot) {
+    oct_free(slot->amaxes);
+    oct_free(slot->local);
+    oct_free(slot->whole);
+    for (int i = 0; i < 2; i++) {
+        oct_arena_destroy(slot->copies[i]);
+        oct_arena_destroy(slot->local_copies[i]);
+    }
+}
+
+void oct_units_clear(oct_units *units) {
+    for (int64_t u = 0; u < units->n_units && units->units; u++) {
+        oct_unit *unit = &units->units[u];
+        for (int64_t s = 0; s < unit->n_slots; s++)
+            clear_slot(&unit->slots[s]);
+        oct_free(unit->slots);
+        oct_free(unit->reductions);
+    }
+    oct_free(units->units);
+    oct_free(units->of_number);
+    oct_free(units->by_param);
+    *units = (oct_units){0};
+}
+
+oct_slot *oct_units_find(const oct_units *units, const oct_param *param) {
+    oct_slot wanted = {.param = (oct_param *)param};
+    oct_slot *key = &wanted;
+    oct_slot **found = bsearch(&key, units->by_param, (size_t)units->n_slots,
+                               sizeof *units->by_param, compare_slots);
+    return found ? *found : NULL;
+}
+
+/* ---- what a phase needs ---- */
+
+static bool is_tied(const oct_units *units) {
+    return units->of_number[0] == units->of_number[units->n_numbers - 1];
+}
+
+oct_need oct_unit_need(const oct_units *units, int64_t number, oct_phase phase, oct_save save,
+                       oct_gather_mode mode) {
+    bool head = number == units->n_numbers - 1, saving = save == OCT_SAVE_FOR_BACKWARD;
+    const oct_block *block = units->of_number[number]->block;
+    oct_need need = {.which = phase == OCT_PHASE_FORWARD ? OCT_ALONG_1 : OCT_ALONG_0,
+                     .dense = true};
+    if (number == 0 && phase == OCT_PHASE_BACKWARD && !is_tied(units))
+        return (oct_need){0}; /* rows are added to its gradient; no weight is read */
+    if (head && saving)
+        need.which = OCT_ALONG_BOTH;
+    if (phase == OCT_PHASE_BACKWARD && block && block->recompute == OCT_RECOMPUTE_FULL)
+        need.which = OCT_ALONG_BOTH;
+    if (mode == OCT_GATHER_ALL)
+        need.which = OCT_ALONG_BOTH;
+    return need;
+}
+
+bool oct_unit_frees(const oct_units *units, int64_t number, oct_phase phase, oct_save save,
+                    oct_reshard reshard) {
+    bool saving = save == OCT_SAVE_FOR_BACKWARD;
+    bool last_use = phase == OCT_PHASE_BACKWARD || !saving;
+    if (is_tied(units) && units->of_number[number] == units->of_number[0])
+        return saving ? number == 0 && phase == OCT_PHASE_BACKWARD : number > 0;
+    if (number == units->n_numbers - 1)
+        return last_use;
+    if (number == 0)
+        return phase == OCT_PHASE_FORWARD; /* backward doesn't read it */
+    return last_use || reshard == OCT_RESHARD_AFTER_FORWARD;
+}
+
+/* ---- messages ---- */
+
+bool oct_scales_travel(const oct_qmatrix *q) {
+    return q->scaling == OCT_SCALING_MX || (q->scaling == OCT_SCALING_ROW && !q->transposed);
+}
+
+int oct_slot_copies(const oct_slot *slot, oct_along which, oct_along held, int dims[2]) {
+    int n = 0;
+    if (oct_recipe_shares_copies(slot->recipe, OCT_ROLE_WEIGHT)) {
+        dims[0] = 1;
+        return which && !held;
+    }
+    which &= ~(unsigned)held;
+    if (which & OCT_ALONG_1)
+        dims[n++] = 1;
+    if (which & OCT_ALONG_0)
+        dims[n++] = 0;
+    return n;
+}
+
+size_t oct_slot_code_bytes(const oct_slot *slot, oct_along which, oct_along held, int rank,
+                           int n_ranks) {
+    int dims[2], n_dims = oct_slot_copies(slot, which, held, dims);
+    size_t n_bytes = 0;
+    for (int64_t e = 0; e < slot->shape.E; e++) {
+        int64_t n = oct_shard_matrix_rows(slot->param, e, rank, n_ranks).n;
+        for (int i = 0; n && i < n_dims; i++) {
+            oct_qmatrix q =
+                oct_qmatrix_shape(slot->recipe, OCT_ROLE_WEIGHT, n, slot->shape.K, dims[i]);
+            n_bytes += (size_t)(q.rows * q.cols);
+            n_bytes += oct_scales_travel(&q) ? oct_qmatrix_scale_bytes(&q) : 0;
+        }
+    }
+    return n_bytes;
+}
+
+size_t oct_slot_dense_bytes(const oct_slot *slot, int rank, int n_ranks) {
+    return (size_t)(oct_shard_rows(slot->param, rank, n_ranks).n * slot->shape.K) *
+           oct_dtype_bytes(slot->dense);
+}
+
+size_t oct_unit_code_bytes(const oct_unit *unit, oct_along which, oct_along held, int rank,
+                           int n_ranks) {
+    size_t n_bytes = 0;
+    for (int64_t s = 0; s < unit->n_slots && which; s++)
+        if (unit->slots[s].low_precision)
+            n_bytes += oct_slot_code_bytes(&unit->slots[s], which, held, rank, n_ranks);
+    return n_bytes;
+}
+
+size_t oct_unit_dense_bytes(const oct_unit *unit, int rank, int n_ranks) {
+    size_t n_bytes = 0;
+    for (int64_t s = 0; s < unit->n_slots; s++)
+        if (!unit->slots[s].low_precision)
+            n_bytes += oct_slot_dense_bytes(&unit->slots[s], rank, n_ranks);
+    return n_bytes;
+}

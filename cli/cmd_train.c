@@ -6,6 +6,7 @@
 #include "options.h"
 #include "terminal.h"
 #include "train/trainer.h"
+#include "world.h"
 
 static oct_status print_help(const cli_spec *spec, oct_error *err) {
     oct_strbuf keys = {0};
@@ -18,19 +19,39 @@ static oct_status print_help(const cli_spec *spec, oct_error *err) {
     return OCT_OK;
 }
 
-static oct_status train(const oct_job *job, const cli_args *args, oct_error *err) {
+static oct_status train(oct_comm *world, const oct_job *job, const cli_args *args, oct_error *err) {
     oct_trainer *trainer = NULL;
     const oct_trainer_options options = {
+        .world = world,
         .colour = cli_log_on_terminal() && !job->metrics.disable_color_printing ? OCT_COLOUR_ON
                                                                                 : OCT_COLOUR_OFF,
         .overrides = args->overrides,
         .n_overrides = args->n_overrides,
-        .progress = cli_progress};
+        .progress = oct_comm_rank(world) == 0 ? cli_progress : NULL};
     oct_job_log_notes(job);
     oct_status status = oct_trainer_create(job, &options, &trainer, err);
     if (status == OCT_OK)
         status = oct_trainer_run(trainer, err);
+    if (status != OCT_OK)
+        cli_world_failed(world, status, err);
     oct_trainer_destroy(trainer);
+    return status;
+}
+
+/* Every process reads the job; the first one speaks for all. */
+static oct_status load_and_train(const cli_args *args, oct_error *err) {
+    oct_comm *world = NULL;
+    oct_job job = {0};
+    oct_status status = cli_world_open(&world, err);
+    if (status != OCT_OK)
+        return status;
+    status = oct_job_load(args->n_operands ? args->operands[0] : NULL, args->overrides,
+                          args->n_overrides, &job, err);
+    status = oct_comm_agree(world, status, err);
+    if (status == OCT_OK)
+        status = train(world, &job, args, err);
+    oct_job_free(&job);
+    cli_world_close(world, status);
     return status;
 }
 
@@ -43,18 +64,13 @@ oct_status cli_train(int argc, char **argv, oct_error *err) {
         .max_operands = 1,
         .overrides = CLI_JOB_OVERRIDES};
     cli_args args;
-    oct_job job = {0};
     oct_status status = cli_parse(&spec, argc, argv, &args, err);
     if (status == OCT_OK && args.help) {
         status = print_help(&spec, err);
     } else if (status == OCT_OK) {
         cli_log_to_stdout();
-        status = oct_job_load(args.n_operands ? args.operands[0] : NULL, args.overrides,
-                              args.n_overrides, &job, err);
-        if (status == OCT_OK)
-            status = train(&job, &args, err);
+        status = load_and_train(&args, err);
     }
-    oct_job_free(&job);
     cli_args_free(&args);
     return status;
 }

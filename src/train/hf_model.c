@@ -242,6 +242,19 @@ static oct_status read_param(const oct_hf_model *hf, const char *folder, const o
     return permute(args, param) == OCT_OK ? OCT_OK : oct_fail_memory(err);
 }
 
+/* Of a sharded parameter all is read, then this rank's rows are kept. */
+static oct_status read_held(const oct_hf_model *hf, const char *folder, const oct_model_args *args,
+                            oct_param *param, oct_error *err) {
+    float *held = param->value, *whole = oct_setup_whole(param, held);
+    if (!whole)
+        return oct_fail_memory(err);
+    param->value = whole;
+    oct_status status = read_param(hf, folder, args, param, err);
+    param->value = held;
+    oct_setup_keep(param, held, whole);
+    return status;
+}
+
 /* The routers' biases, where the family has a name for them; models without start at zero. */
 static oct_status read_buffers(const oct_hf_model *hf, const char *folder, oct_model *model,
                                oct_error *err) {
@@ -266,7 +279,7 @@ oct_status oct_setup_parameters_from_hf(const char *folder, oct_model *model, oc
     oct_hf_model *hf = NULL;
     oct_status status = oct_hf_model_open(folder, &hf, err);
     for (int64_t i = 0; i < n && status == OCT_OK; i++)
-        status = read_param(hf, folder, oct_model_get_args(model), params[i], err);
+        status = read_held(hf, folder, oct_model_get_args(model), params[i], err);
     if (status == OCT_OK)
         status = read_buffers(hf, folder, model, err);
     oct_hf_model_close(hf);

@@ -187,7 +187,6 @@ oct_status oct_inference_evaluate(oct_inference *inference, const char *path, in
                                        .dataset = dataset,
                                        .batch_size = batch_size,
                                        .n_sequences = oct_dataset_n_sequences(dataset),
-                                       .n_ranks = 1,
                                        .progress = progress,
                                        .progress_user = progress_user};
     status = oct_evaluate(&evaluation, total, err);

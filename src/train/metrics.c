@@ -130,7 +130,7 @@ static oct_status log_and_free(oct_strbuf *b, oct_error *err) {
 static oct_status append_line(oct_metrics *metrics, const oct_step_result *result,
                               const oct_validation *validation, int64_t n_tokens_seen,
                               oct_error *err) {
-    oct_metric values[16];
+    oct_metric values[16 + OCT_N_TRAFFIC];
     size_t n = 0;
     values[n++] = oct_metric_real("loss", result->loss);
     values[n++] = oct_metric_real("grad_norm", result->grad_norm);
@@ -150,6 +150,11 @@ static oct_status append_line(oct_metrics *metrics, const oct_step_result *resul
         values[n++] = oct_metric_real("validation_loss", validation->loss);
         values[n++] = oct_metric_integer("validation_tokens", validation->n_tokens);
     }
+    static const char *const names[OCT_N_TRAFFIC] = {"bytes_gather_8bit", "bytes_gather_high",
+                                                     "bytes_reduce_scatter", "bytes_all_to_all",
+                                                     "bytes_other"};
+    for (int i = 0; i < OCT_N_TRAFFIC && result->n_ranks > 1; i++)
+        values[n++] = oct_metric_integer(names[i], result->traffic[i]);
     return oct_metrics_file_append(metrics->file, result->step, values, n, err);
 }
 
@@ -239,6 +244,17 @@ static oct_status log_validation(oct_metrics *metrics, int64_t step,
     return log_and_free(&b, err);
 }
 
+/* "bytes of step 10: gather_8bit 1,234, ..." */
+static oct_status log_traffic(const oct_step_result *result, oct_error *err) {
+    oct_strbuf b = {0};
+    oct_strbuf_printf(&b, "bytes of step %lld:", (long long)result->step);
+    for (int i = 0; i < OCT_N_TRAFFIC; i++) {
+        oct_strbuf_printf(&b, "%s %s ", i ? "," : "", oct_traffic_name((oct_traffic)i));
+        oct_append_grouped(&b, result->traffic[i]);
+    }
+    return log_and_free(&b, err);
+}
+
 oct_status oct_metrics_step(oct_metrics *metrics, const oct_step_result *result,
                             const oct_validation *validation, int64_t n_tokens_seen,
                             oct_error *err) {
@@ -249,6 +265,8 @@ oct_status oct_metrics_step(oct_metrics *metrics, const oct_step_result *result,
     oct_status status = append_line(metrics, result, validation, n_tokens_seen, err);
     if (status == OCT_OK && due)
         status = log_step(metrics, result, n_tokens_seen, elapsed_s, err);
+    if (status == OCT_OK && due && result->n_ranks > 1)
+        status = log_traffic(result, err);
     if (status == OCT_OK && validation)
         status = log_validation(metrics, result->step, validation, err);
     if (due || validation) {

@@ -20,6 +20,7 @@ static bool save_due(const oct_trainer *t, int64_t step) {
            (step == 1 && job->checkpoint.enable_first_step_checkpoint);
 }
 
+/* Files and log lines are the first rank's. */
 static oct_status finish_step(oct_trainer *t, oct_metrics *metrics, const oct_step_result *result,
                               oct_error *err) {
     oct_validation validation;
@@ -27,9 +28,10 @@ static oct_status finish_step(oct_trainer *t, oct_metrics *metrics, const oct_st
     oct_status status = OCT_OK;
     if (validated)
         status = oct_trainer_validate(t, &validation, err);
-    if (status == OCT_OK)
+    if (status == OCT_OK && t->ranks.rank == 0)
         status = oct_metrics_step(metrics, result, validated ? &validation : NULL, t->n_tokens_seen,
                                   err);
+    status = oct_ranks_agree(&t->ranks, status, err);
     if (status == OCT_OK && save_due(t, result->step))
         status = oct_trainer_save(t, err);
     return status;
@@ -58,15 +60,18 @@ oct_status oct_trainer_run(oct_trainer *t, oct_error *err) {
     oct_step_result result;
     int64_t steps = job->training.steps;
     double flops_per_token = oct_model_flops_per_token(t->model, t->S);
-    oct_status status = oct_metrics_open(job, t->steps_done > 0 ? t->steps_done : -1,
-                                         t->options.colour, flops_per_token, &metrics, err);
-    if (status == OCT_OK)
+    oct_status status = OCT_OK;
+    if (t->ranks.rank == 0)
+        status = oct_metrics_open(job, t->steps_done > 0 ? t->steps_done : -1, t->options.colour,
+                                  flops_per_token, &metrics, err);
+    if (status == OCT_OK && t->ranks.rank == 0)
         status = write_config(job, err);
+    status = oct_ranks_agree(&t->ranks, status, err);
     if (status == OCT_OK) {
         oct_log_info("Trainer is initialized with local batch size %" PRId64
                      ", global batch size %" PRId64 ", gradient accumulation steps %" PRId64
                      ", sequence length %" PRId64 ", total steps %" PRId64 " (warmup %" PRId64 ")",
-                     t->B, t->B * t->n_micro * t->n_ranks, t->n_micro, t->S, steps,
+                     t->B, t->B * t->n_micro * t->ranks.n_ranks, t->n_micro, t->S, steps,
                      t->schedule.warmup_steps);
         if (t->steps_done < steps)
             oct_log_info("Training starts at step %" PRId64, t->steps_done + 1);

@@ -193,6 +193,30 @@ static oct_status read_param(const oct_checkpoint *from, oct_param *param, oct_e
     return status;
 }
 
+float *oct_setup_whole(const oct_param *param, float *to) {
+    int64_t n = oct_param_elements(param);
+    return param->n_held == n ? to : oct_malloc_array((size_t)n, sizeof(float));
+}
+
+void oct_setup_keep(const oct_param *param, float *to, float *whole) {
+    if (param->n_held == oct_param_elements(param))
+        return;
+    memcpy(to, whole + param->first, (size_t)param->n_held * sizeof *to);
+    oct_free(whole);
+}
+
+/* Of a sharded parameter all is read, then this rank's rows are kept. */
+static oct_status read_held(const oct_checkpoint *from, oct_param *param, oct_error *err) {
+    float *held = param->value, *whole = oct_setup_whole(param, held);
+    if (!whole)
+        return oct_fail_memory(err);
+    param->value = whole;
+    oct_status status = read_param(from, param, err);
+    param->value = held;
+    oct_setup_keep(param, held, whole);
+    return status;
+}
+
 /* The routers' biases. */
 static oct_status read_biases(const oct_checkpoint *from, oct_model *model, oct_error *err) {
     const oct_model_args *args = oct_model_get_args(model);
@@ -215,7 +239,7 @@ oct_status oct_setup_parameters_from_checkpoint(const oct_checkpoint *from, oct_
     oct_param *const *params = oct_model_params(model, &n);
     oct_status status = OCT_OK;
     for (int64_t i = 0; i < n && status == OCT_OK; i++)
-        status = read_param(from, params[i], err);
+        status = read_held(from, params[i], err);
     if (status == OCT_OK)
         status = read_biases(from, model, err);
     if (status == OCT_OK)

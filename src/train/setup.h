@@ -31,6 +31,11 @@ oct_status oct_setup_parameters(const oct_job *job, uint64_t seed, oct_model *mo
                                 oct_error *err);
 oct_status oct_setup_parameters_from_checkpoint(const oct_checkpoint *from, oct_model *model,
                                                 oct_error *err);
+/* Where all elements of a parameter, or of its optimizer state, are read to: `to` itself, or in
+ * sharded training memory of its own (NULL: refused). oct_setup_keep then copies what this rank
+ * holds to `to` and frees that memory. */
+float *oct_setup_whole(const oct_param *param, float *to);
+void oct_setup_keep(const oct_param *param, float *to, float *whole);
 /* Reads every parameter from a Hugging Face model folder. */
 oct_status oct_setup_parameters_from_hf(const char *folder, oct_model *model, oct_error *err);
 

@@ -16,6 +16,7 @@
 #include "kernel/gemm.h"
 #include "kernel/select.h"
 #include "op/elementwise.h"
+#include "train/collect.h"
 #include "train/setup.h"
 #include "train/state.h"
 
@@ -143,14 +144,67 @@ static oct_safetensors_item *model_items(const oct_trainer *t, oct_arena *arena,
     oct_safetensors_item *items = oct_arena_alloc_array(arena, capacity, sizeof *items);
     for (int64_t i = 0; i < *n && items; i++) {
         items[i] = item_of(params[i], params[i]->name, params[i]->value);
-        if (half && round_item(&items[i], arena) != OCT_OK)
+        if (half && !t->ranks.fsdp && round_item(&items[i], arena) != OCT_OK)
             return NULL;
     }
     return items && add_buffers(t, arena, items, n) ? items : NULL;
 }
 
-static oct_status write_checkpoint(oct_trainer *t, const char *folder, const char *state,
-                                   const char *config, oct_error *err) {
+/* The items of a checkpoint, model first; in sharded training those that lie in shards become such
+ * that are collected. In t->scratch. */
+typedef struct snapshot {
+    oct_safetensors_item *items[OCT_CHECKPOINT_N_GROUPS];
+    int64_t n[OCT_CHECKPOINT_N_GROUPS];
+    oct_collected *collected;
+    oct_collector collector;
+} snapshot;
+
+/* Parameters, then their state, in the order of the items. */
+static int64_t list_collected(const oct_trainer *t, oct_collected *list) {
+    const oct_optimizer *o = t->optimizer;
+    int64_t n_params, n = 0;
+    oct_param *const *params = oct_model_params(t->model, &n_params);
+    bool half = is_model_only(t) && t->job->checkpoint.export_dtype == OCT_JOB_BFLOAT16;
+    for (int64_t i = 0; i < n_params; i++)
+        list[n++] = (oct_collected){params[i], params[i]->value, half ? OCT_BF16 : OCT_F32, NULL};
+    for (int64_t i = 0; i < o->n_params && !is_model_only(t); i++) {
+        list[n++] = (oct_collected){o->params[i], o->m[i], OCT_F32, NULL};
+        list[n++] = (oct_collected){o->params[i], o->v[i], OCT_F32, NULL};
+    }
+    return n;
+}
+
+static oct_status collect_items(oct_trainer *t, snapshot *s) {
+    size_t capacity = (size_t)(s->n[OCT_CHECKPOINT_MODEL] + 2 * t->optimizer->n_params);
+    s->collected = oct_arena_alloc_array(t->scratch, capacity, sizeof *s->collected);
+    if (!s->collected)
+        return OCT_NO_MEMORY;
+    int64_t n_params, n = list_collected(t, s->collected);
+    oct_model_params(t->model, &n_params); /* buffers follow them: those are whole */
+    for (int64_t i = 0; i < n; i++) {
+        oct_safetensors_item *item = i < n_params
+                                         ? &s->items[OCT_CHECKPOINT_MODEL][i]
+                                         : &s->items[OCT_CHECKPOINT_OPTIMIZER][i - n_params];
+        *item = oct_collector_item(&s->collected[i], item->name);
+    }
+    return oct_collector_open(t->ranks.shard, s->collected, n, &s->collector);
+}
+
+static oct_status list_items(oct_trainer *t, snapshot *s) {
+    s->items[OCT_CHECKPOINT_MODEL] = model_items(t, t->scratch, &s->n[OCT_CHECKPOINT_MODEL]);
+    if (!s->items[OCT_CHECKPOINT_MODEL])
+        return OCT_NO_MEMORY;
+    if (!is_model_only(t)) {
+        s->items[OCT_CHECKPOINT_OPTIMIZER] =
+            optimizer_items(t, t->scratch, &s->n[OCT_CHECKPOINT_OPTIMIZER]);
+        if (!s->items[OCT_CHECKPOINT_OPTIMIZER])
+            return OCT_NO_MEMORY;
+    }
+    return t->ranks.fsdp ? collect_items(t, s) : OCT_OK;
+}
+
+static oct_status write_checkpoint(oct_trainer *t, const snapshot *s, const char *folder,
+                                   const char *state, const char *config, oct_error *err) {
     bool yaml = t->job->form == OCT_JOB_MINDSPEED;
     oct_checkpoint_contents contents = {
         .step = t->steps_done,
@@ -159,22 +213,15 @@ static oct_status write_checkpoint(oct_trainer *t, const char *folder, const cha
         .config_text = config,
         .kernel_set = oct_cpu_level_name(oct_kernels_current()->features.level),
         .gemm = gemm_name(t->job)};
-    oct_arena_mark mark = oct_arena_get_mark(t->scratch);
-    oct_safetensors_item *items =
-        model_items(t, t->scratch, &contents.n_tensors[OCT_CHECKPOINT_MODEL]);
-    contents.tensors[OCT_CHECKPOINT_MODEL] = items;
-    if (items && !is_model_only(t)) {
-        items = optimizer_items(t, t->scratch, &contents.n_tensors[OCT_CHECKPOINT_OPTIMIZER]);
-        contents.tensors[OCT_CHECKPOINT_OPTIMIZER] = items;
+    for (int g = 0; g < OCT_CHECKPOINT_N_GROUPS; g++) {
+        contents.tensors[g] = s->items[g];
+        contents.n_tensors[g] = s->n[g];
     }
-    oct_status status =
-        items ? oct_checkpoint_save(folder, &contents, t->job->checkpoint.keep_latest_k, err)
-              : oct_fail_memory(err);
-    oct_arena_release(t->scratch, mark);
-    return status;
+    return oct_checkpoint_save(folder, &contents, t->job->checkpoint.keep_latest_k, err);
 }
 
-oct_status oct_trainer_save(oct_trainer *t, oct_error *err) {
+/* The first rank's part. */
+static oct_status save_files(oct_trainer *t, const snapshot *s, oct_error *err) {
     oct_status status = OCT_OK;
     char *config = NULL;
     size_t n_bytes;
@@ -185,14 +232,45 @@ oct_status oct_trainer_save(oct_trainer *t, oct_error *err) {
     if (status == OCT_OK && t->job->path)
         status = oct_file_read(t->job->path, MAX_CONFIG_BYTES, &config, &n_bytes, err);
     if (status == OCT_OK)
-        status = write_checkpoint(t, folder, state, config, err);
-    if (status == OCT_OK) {
-        t->last_saved = t->steps_done;
+        status = write_checkpoint(t, s, folder, state, config, err);
+    if (status == OCT_OK)
         oct_log_info("Saved checkpoint %s/step-%" PRId64, folder, t->steps_done);
-    }
     oct_free(config);
     oct_free(folder);
     free(state);
+    return status;
+}
+
+/* The ranks that share the first one's copy of the model save it together. A broken exchange ends
+ * this rank's part early: then nothing can be agreed on any more. */
+static oct_status save_together(oct_trainer *t, snapshot *s, bool *broken, oct_error *err) {
+    oct_status status = OCT_OK;
+    if (t->ranks.rank == 0)
+        status = save_files(t, s, err);
+    if (!t->ranks.fsdp || t->ranks.rank >= oct_comm_size(t->ranks.shard))
+        return status;
+    oct_status shared = t->ranks.rank == 0 ? oct_collector_finish(&s->collector)
+                                           : oct_collector_serve(&s->collector);
+    oct_collector_close(&s->collector);
+    *broken = shared != OCT_OK;
+    return status || !shared ? status
+                             : oct_fail(err, shared, "the exchange between processes broke");
+}
+
+oct_status oct_trainer_save(oct_trainer *t, oct_error *err) {
+    snapshot s = {0};
+    oct_arena_mark mark = oct_arena_get_mark(t->scratch);
+    oct_status status = list_items(t, &s) ? oct_fail_memory(err) : OCT_OK;
+    status = oct_ranks_agree(&t->ranks, status, err);
+    bool broken = false;
+    if (status == OCT_OK) {
+        status = save_together(t, &s, &broken, err);
+        status = broken ? status : oct_ranks_agree(&t->ranks, status, err);
+    }
+    if (status == OCT_OK)
+        t->last_saved = t->steps_done;
+    oct_collector_close(&s.collector);
+    oct_arena_release(t->scratch, mark);
     return status;
 }
 
@@ -247,11 +325,17 @@ static oct_status read_optimizer(oct_trainer *t, const oct_checkpoint *from, oct
     if (!items)
         status = oct_fail_memory(err);
     for (int64_t i = 0; i < n && status == OCT_OK; i++) {
-        oct_tensor to = {
-            .dtype = OCT_F32, .n_dims = items[i].n_dims, .data = (void *)items[i].data};
+        const oct_param *param =
+            i < 2 * t->optimizer->n_params ? t->optimizer->params[i / 2] : NULL;
+        float *held = (float *)items[i].data, *whole = param ? oct_setup_whole(param, held) : held;
+        oct_tensor to = {.dtype = OCT_F32, .n_dims = items[i].n_dims, .data = whole};
         for (int d = 0; d < to.n_dims; d++)
             to.shape[d] = items[i].shape[d];
-        status = oct_checkpoint_copy(from, OCT_CHECKPOINT_OPTIMIZER, items[i].name, &to, err);
+        status = whole
+                     ? oct_checkpoint_copy(from, OCT_CHECKPOINT_OPTIMIZER, items[i].name, &to, err)
+                     : oct_fail_memory(err);
+        if (param && whole)
+            oct_setup_keep(param, held, whole);
     }
     oct_arena_release(t->scratch, mark);
     return status;

@@ -8,13 +8,14 @@
 #include "io/dataset.h"
 #include "train/metrics.h"
 #include "train/optimizer.h"
+#include "train/ranks.h"
 #include "train/schedule.h"
 #include "train/trainer.h"
 
 struct oct_trainer {
     const oct_job *job;
     oct_trainer_options options;
-    int rank, n_ranks; /* data parallel: which sequences are read here, of how many readers */
+    oct_ranks ranks; /* each reads sequences of its own and keeps a shard of the model */
 
     oct_model *model;
     oct_conversion *conversion; /* what became 8-bit; outlived by nothing: destroyed after model */

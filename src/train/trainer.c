@@ -1,5 +1,4 @@
-/* One training step, and what it needs: see trainer.h. Where ranks matter it says so: which
- * sequences a rank reads, the sum of losses and of valid tokens, the norm of the gradients. */
+/* One training step, and what it needs: see trainer.h. */
 #include "train/trainer.h"
 
 #include <inttypes.h>
@@ -17,27 +16,15 @@
 
 /* ---- start ---- */
 
-static oct_status check_world(const oct_trainer *t, oct_error *err) {
+static oct_status check_experts(const oct_trainer *t, oct_error *err) {
     const oct_job *job = t->job;
-    int64_t replicate = job->parallelism.data_parallel_replicate_degree;
-    int64_t shard = job->parallelism.data_parallel_shard_degree;
-    const char *key = replicate > 1 ? "parallelism.data_parallel_replicate_degree"
-                                    : "parallelism.data_parallel_shard_degree";
-    int64_t needed = replicate;
-    if (shard > 0 && !oct_mul_i64(replicate, shard, &needed))
-        needed = INT64_MAX;
-    if (shard > 0 ? needed != t->n_ranks : t->n_ranks % replicate != 0)
-        return oct_fail(err, OCT_INVALID,
-                        "%s: %s: the job is for %lld processes; expected as many as run; got %d",
-                        oct_job_where(job, key), key, (long long)needed, t->n_ranks);
     int64_t experts = job->parallelism.expert_parallel_degree;
-    if (t->n_ranks % experts != 0)
-        return oct_fail(err, OCT_INVALID,
-                        "%s: parallelism.expert_parallel_degree: expected a divisor of the number "
-                        "of processes, %d; got %lld",
-                        oct_job_where(job, "parallelism.expert_parallel_degree"), t->n_ranks,
-                        (long long)experts);
-    return OCT_OK;
+    if (experts == 1)
+        return OCT_OK;
+    return oct_fail(err, OCT_INVALID,
+                    "%s: parallelism.expert_parallel_degree: experts are sharded as all other "
+                    "parameters are; expected 1; got %lld",
+                    oct_job_where(job, "parallelism.expert_parallel_degree"), (long long)experts);
 }
 
 /* What [checkpoint] may say but a run here can't do. */
@@ -63,7 +50,7 @@ static oct_status plan_batches(oct_trainer *t, oct_error *err) {
     t->B = job->training.local_batch_size;
     t->S = job->training.seq_len;
     t->n_micro = job->training.gradient_accumulation_steps;
-    if (!oct_mul_i64(t->B, t->n_ranks, &per_round))
+    if (!oct_mul_i64(t->B, t->ranks.n_ranks, &per_round))
         return oct_fail(err, OCT_INVALID, "%s: training.local_batch_size: too large",
                         oct_job_where(job, "training.local_batch_size"));
     if (t->n_micro == 0)
@@ -98,7 +85,8 @@ static void log_size(const oct_trainer *t) {
 
 /* A model that the machine can't hold is refused before its memory is asked for: the kernel would
  * grant it and end the process later. */
-static oct_status check_memory(const oct_job *job, const oct_model_args *args, oct_error *err) {
+static oct_status check_memory(const oct_trainer *t, const oct_model_args *args, oct_error *err) {
+    const oct_job *job = t->job;
     oct_model *shapes = NULL;
     oct_status status = oct_model_create(args, OCT_PARAMS_SHAPES_ONLY, &shapes, err);
     if (status != OCT_OK)
@@ -107,6 +95,8 @@ static oct_status check_memory(const oct_job *job, const oct_model_args *args, o
     double bytes_per_parameter = job->model.freeze.n > 0 ? 4 : 16;
     double needed = bytes_per_parameter * (double)oct_model_n_parameters(shapes);
     oct_model_destroy(shapes);
+    if (t->ranks.shard)
+        needed /= oct_comm_size(t->ranks.shard);
     if (needed <= oct_machine_memory_bytes())
         return OCT_OK;
     return oct_fail(err, OCT_INVALID,
@@ -121,9 +111,11 @@ static oct_status create_model(oct_trainer *t, oct_error *err) {
     oct_model_args args;
     oct_status status = oct_setup_model_args(job, &args, err);
     if (status == OCT_OK)
-        status = check_memory(job, &args, err);
+        status = check_memory(t, &args, err);
     if (status == OCT_OK)
-        status = oct_model_create(&args, OCT_PARAMS_ALLOCATED, &t->model, err);
+        status = oct_model_create(
+            &args, t->ranks.n_ranks > 1 ? OCT_PARAMS_SHAPES_ONLY : OCT_PARAMS_ALLOCATED, &t->model,
+            err);
     if (status != OCT_OK)
         return status;
     log_size(t);
@@ -139,10 +131,11 @@ static oct_status create_model(oct_trainer *t, oct_error *err) {
     if (oct_weights_create(&t->weights) != OCT_OK ||
         oct_step_create(t->weights, oct_setup_activation(job), &t->step) != OCT_OK)
         return oct_fail_memory(err);
-    return OCT_OK;
+    return oct_ranks_shard(&t->ranks, job, t->model, oct_conversion_plan(t->conversion), t->step,
+                           err);
 }
 
-static oct_status create_data(oct_trainer *t, oct_error *err) {
+static oct_status open_data(oct_trainer *t, oct_error *err) {
     int64_t vocab_size = oct_model_get_args(t->model)->vocab_size;
     char *cache = NULL;
     oct_status status = oct_setup_tokenizer(t->job, vocab_size, &t->tokenizer, err);
@@ -158,9 +151,16 @@ static oct_status create_data(oct_trainer *t, oct_error *err) {
                                   .cache_folder = cache ? cache : t->options.cache_folder,
                                   .progress = t->options.progress,
                                   .progress_user = t->options.progress_user};
-    status = oct_setup_datasets(t->job, &setup, t->n_ranks, &t->train, &t->validation, err);
+    status = oct_setup_datasets(t->job, &setup, t->ranks.n_ranks, &t->train, &t->validation, err);
     oct_free(cache);
     return status;
+}
+
+/* The first rank tokenizes; the others then find the result in the cache. */
+static oct_status create_data(oct_trainer *t, oct_error *err) {
+    oct_status status = t->ranks.rank == 0 ? open_data(t, err) : OCT_OK;
+    status = oct_ranks_agree(&t->ranks, status, err);
+    return status || t->ranks.rank == 0 ? status : open_data(t, err);
 }
 
 static oct_status create_optimizer(oct_trainer *t, oct_error *err) {
@@ -182,6 +182,24 @@ static oct_status create_optimizer(oct_trainer *t, oct_error *err) {
     return OCT_OK;
 }
 
+static oct_status prepare(oct_trainer *t, oct_error *err) {
+    oct_status status = check_experts(t, err);
+    if (status == OCT_OK)
+        status = check_saving(t->job, err);
+    if (status == OCT_OK)
+        status = plan_batches(t, err);
+    return status == OCT_OK ? create_model(t, err) : status;
+}
+
+static oct_status fill(oct_trainer *t, oct_error *err) {
+    oct_status status = create_optimizer(t, err);
+    if (status == OCT_OK)
+        status = oct_trainer_resume(t, err);
+    if (status == OCT_OK && t->steps_done == 0)
+        status = oct_setup_parameters(t->job, t->seed, t->model, err);
+    return status;
+}
+
 oct_status oct_trainer_create(const oct_job *job, const oct_trainer_options *options,
                               oct_trainer **out, oct_error *err) {
     oct_trainer *t = oct_calloc_array(1, sizeof *t);
@@ -191,24 +209,15 @@ oct_status oct_trainer_create(const oct_job *job, const oct_trainer_options *opt
         return oct_fail_memory(err);
     t->job = job;
     t->options = *options;
-    t->n_ranks = 1;
     t->last_saved = -1;
     t->seed = job->debug.seed >= 0 ? (uint64_t)job->debug.seed : 0;
-    status = check_world(t, err);
+    status = oct_ranks_open(options->world, job, &t->ranks, err);
     if (status == OCT_OK)
-        status = check_saving(job, err);
-    if (status == OCT_OK)
-        status = plan_batches(t, err);
-    if (status == OCT_OK)
-        status = create_model(t, err);
+        status = oct_ranks_agree(&t->ranks, prepare(t, err), err);
     if (status == OCT_OK) /* before memory is filled: data is where most mistakes are */
-        status = create_data(t, err);
+        status = oct_ranks_agree(&t->ranks, create_data(t, err), err);
     if (status == OCT_OK)
-        status = create_optimizer(t, err);
-    if (status == OCT_OK)
-        status = oct_trainer_resume(t, err);
-    if (status == OCT_OK && t->steps_done == 0)
-        status = oct_setup_parameters(job, t->seed, t->model, err);
+        status = oct_ranks_agree(&t->ranks, fill(t, err), err);
     if (status == OCT_OK)
         *out = t;
     else
@@ -220,6 +229,7 @@ void oct_trainer_destroy(oct_trainer *t) {
     if (!t)
         return;
     oct_optimizer_destroy(t->optimizer);
+    oct_ranks_close(&t->ranks);
     oct_step_destroy(t->step);
     oct_weights_destroy(t->weights);
     oct_model_destroy(t->model);
@@ -248,7 +258,8 @@ int64_t oct_trainer_steps_done(const oct_trainer *t) {
 static oct_status read_step(oct_trainer *t, int64_t *n_valid, oct_error *err) {
     *n_valid = 0;
     for (int64_t i = 0; i < t->n_micro * t->B; i++) {
-        int64_t position = oct_dataset_rank_position(t->n_consumed, i, t->rank, t->n_ranks);
+        int64_t position =
+            oct_dataset_rank_position(t->n_consumed, i, t->ranks.rank, t->ranks.n_ranks);
         int64_t index = oct_dataset_shuffled_index(t->train, t->seed, position);
         oct_status status = oct_dataset_sequence(t->train, index, t->window, err);
         if (status != OCT_OK)
@@ -298,45 +309,90 @@ static oct_status check_finite(const oct_trainer *t, double loss, double grad_no
                     (long long)t->steps_done + 1, what, value);
 }
 
-oct_status oct_trainer_step(oct_trainer *t, oct_step_result *result, oct_error *err) {
-    double start = oct_clock_s();
-    oct_loss_sum total;
-    double grad_norm = 0;
-    int64_t n_valid; /* with several ranks: summed over them before use */
-    oct_status status = read_step(t, &n_valid, err);
-    double read = oct_clock_s();
+/* Bytes that all ranks received since `before`, by kind. */
+static oct_status sum_traffic(const oct_trainer *t, const int64_t *before, int64_t *traffic,
+                              oct_error *err) {
+    double sums[OCT_N_TRAFFIC];
+    for (int i = 0; i < OCT_N_TRAFFIC; i++)
+        sums[i] = (double)(oct_comm_bytes(t->ranks.world, (oct_traffic)i) - before[i]);
+    oct_status status = oct_ranks_sum(&t->ranks, sums, OCT_N_TRAFFIC, err);
+    for (int i = 0; i < OCT_N_TRAFFIC; i++)
+        traffic[i] = (int64_t)sums[i];
+    return status;
+}
+
+/* Gradients of the whole step over all ranks, their norm, and the mean loss. */
+static oct_status reduce_step(oct_trainer *t, const oct_loss_sum *own, oct_step_result *result,
+                              oct_error *err) {
+    double sums[2] = {own->loss, (double)own->count}, norm = 0;
+    oct_status status = OCT_OK;
+    if (t->ranks.fsdp)
+        status = oct_fsdp_finish_gradients(t->ranks.fsdp);
+    if (status != OCT_OK)
+        return oct_fail(err, status, "the gradients can't be summed over processes");
+    if (oct_optimizer_gradient_norm(t->optimizer, &norm, t->scratch) != OCT_OK)
+        return oct_fail_memory(err);
+    double squares = norm * norm;
+    status = oct_ranks_sum_shards(&t->ranks, &squares, err);
     if (status == OCT_OK)
-        status = accumulate(t, n_valid, &total, err);
+        status = oct_ranks_sum(&t->ranks, sums, 2, err);
+    result->grad_norm = t->ranks.n_ranks > 1 ? sqrt(squares) : norm;
+    const oct_loss_sum total = {.loss = sums[0], .count = (int64_t)sums[1]};
+    result->loss = oct_loss_sum_mean(&total);
+    return status;
+}
+
+/* The optimizer moves, and the run's state with it. */
+static oct_status finish_update(oct_trainer *t, oct_step_result *result, oct_error *err) {
+    const oct_plan *plan = oct_conversion_plan(t->conversion);
+    result->lr = t->job->optimizer.lr * oct_schedule_factor(&t->schedule, t->steps_done);
+    t->optimizer->adam.lr = result->lr;
+    if (oct_optimizer_step(t->optimizer,
+                           oct_clip_factor(result->grad_norm, t->job->training.max_norm)) != OCT_OK)
+        return oct_fail_memory(err);
+    oct_status status = oct_ranks_reduce_amaxes(&t->ranks, plan, err);
     if (status != OCT_OK)
         return status;
-    /* With several ranks: gradients are reduced here, the loss and the squared norm summed. */
-    if (oct_optimizer_gradient_norm(t->optimizer, &grad_norm, t->scratch) != OCT_OK)
-        return oct_fail_memory(err);
-    double loss = oct_loss_sum_mean(&total);
-    status = check_finite(t, loss, grad_norm, err);
+    status = oct_ranks_sum_routing(&t->ranks, t->model, err);
     if (status != OCT_OK)
         return status;
-    oct_expert_load load = oct_model_expert_load(t->model);
-    oct_model_update_routing(t->model); /* with several ranks: after summing the counts */
-    double lr = t->job->optimizer.lr * oct_schedule_factor(&t->schedule, t->steps_done);
-    t->optimizer->adam.lr = lr;
-    if (oct_optimizer_step(t->optimizer, oct_clip_factor(grad_norm, t->job->training.max_norm)) !=
-        OCT_OK)
-        return oct_fail_memory(err);
-    oct_plan_end_step(oct_conversion_plan(t->conversion));
+    result->expert_load = oct_model_expert_load(t->model);
+    oct_model_update_routing(t->model);
+    oct_plan_end_step(plan);
     t->steps_done++;
     t->last_validation = (oct_validation){0};
-    t->n_consumed += t->n_micro * t->B * t->n_ranks;
-    t->n_tokens_seen += n_valid;
-    *result = (oct_step_result){.step = t->steps_done,
-                                .loss = loss,
-                                .grad_norm = grad_norm,
-                                .lr = lr,
-                                .n_tokens = n_valid,
-                                .expert_load = load,
-                                .data_s = read - start,
-                                .duration_s = oct_clock_s() - start};
+    t->n_consumed += t->n_micro * t->B * t->ranks.n_ranks;
+    t->n_tokens_seen += result->n_tokens;
     return OCT_OK;
+}
+
+oct_status oct_trainer_step(oct_trainer *t, oct_step_result *result, oct_error *err) {
+    double start = oct_clock_s();
+    oct_loss_sum own;
+    int64_t n_valid, before[OCT_N_TRAFFIC];
+    *result = (oct_step_result){.step = t->steps_done + 1, .n_ranks = t->ranks.n_ranks};
+    for (int i = 0; i < OCT_N_TRAFFIC; i++)
+        before[i] = oct_comm_bytes(t->ranks.world, (oct_traffic)i);
+    oct_status status = oct_ranks_agree(&t->ranks, read_step(t, &n_valid, err), err);
+    result->data_s = oct_clock_s() - start;
+    double all_valid = (double)n_valid;
+    if (status == OCT_OK)
+        status = oct_ranks_sum(&t->ranks, &all_valid, 1, err);
+    result->n_tokens = (int64_t)all_valid;
+    if (status == OCT_OK)
+        status = accumulate(t, result->n_tokens, &own, err);
+    if (status == OCT_OK)
+        status = reduce_step(t, &own, result, err);
+    if (status != OCT_OK)
+        return status;
+    /* The same numbers on all ranks, so the same verdict. */
+    status = oct_ranks_agree(&t->ranks, check_finite(t, result->loss, result->grad_norm, err), err);
+    if (status == OCT_OK)
+        status = finish_update(t, result, err);
+    if (status == OCT_OK)
+        status = sum_traffic(t, before, result->traffic, err);
+    result->duration_s = oct_clock_s() - start;
+    return status;
 }
 
 /* ---- validation ---- */
@@ -347,7 +403,7 @@ static int64_t validation_sequences(const oct_trainer *t) {
     int64_t wanted;
     if (t->job->validation.steps < 0 ||
         !oct_mul_i64(t->job->validation.steps, t->job->validation.local_batch_size, &wanted) ||
-        !oct_mul_i64(wanted, t->n_ranks, &wanted))
+        !oct_mul_i64(wanted, t->ranks.n_ranks, &wanted))
         return n;
     return oct_min_i64(n, wanted);
 }
@@ -363,14 +419,17 @@ oct_status oct_trainer_validate(oct_trainer *t, oct_validation *result, oct_erro
                                        .dataset = t->validation,
                                        .batch_size = t->job->validation.local_batch_size,
                                        .n_sequences = validation_sequences(t),
-                                       .rank = t->rank,
-                                       .n_ranks = t->n_ranks,
+                                       .world = t->ranks.world,
                                        .progress = t->options.progress,
                                        .progress_user = t->options.progress_user};
     oct_status status = oct_evaluate(&evaluation, &total, err);
     if (status != OCT_OK)
         return status;
-    /* With several ranks: sum of losses and number of tokens are summed over them here. */
+    double sums[2] = {total.loss, (double)total.count};
+    status = oct_ranks_sum(&t->ranks, sums, 2, err);
+    if (status != OCT_OK)
+        return status;
+    total = (oct_loss_sum){.loss = sums[0], .count = (int64_t)sums[1]};
     *result = (oct_validation){.loss = oct_loss_sum_mean(&total),
                                .n_tokens = total.count,
                                .duration_s = oct_clock_s() - start};

@@ -7,12 +7,17 @@
  * Invariants: a non-finite loss or gradient ends the run before the optimizer moves and before
  * anything is saved; the state after n steps is a pure function of job, data and seed, whether the
  * run was interrupted or not and for any number of threads. A trainer belongs to one thread;
- * several may live in one process, one after the other in use. */
+ * several may live in one process, one after the other in use.
+ *
+ * With several processes (options.world) all functions but the getters are collective, and all
+ * ranks get the same results. A failure that oct_comm_agreed_to_fail doesn't tell of happened in
+ * this process alone, in the middle of a step: end the job with oct_comm_abort. */
 #ifndef OCT_TRAIN_TRAINER_H
 #define OCT_TRAIN_TRAINER_H
 
 #include <octet/status.h>
 
+#include "comm/comm.h"
 #include "config/job.h"
 #include "io/tokenizer.h"
 #include "model/model.h"
@@ -27,6 +32,7 @@ typedef enum oct_start {
 } oct_start;
 
 typedef struct oct_trainer_options {
+    oct_comm *world; /* outlives the trainer; NULL: this process alone */
     oct_start start;
     oct_colour colour;            /* of the log's step lines */
     const char *cache_folder;     /* of tokenized texts; NULL: <dump_folder>/cache */
@@ -45,6 +51,8 @@ typedef struct oct_step_result {
     oct_expert_load expert_load; /* of the step's tokens */
     double data_s;               /* time spent reading data, seconds */
     double duration_s;           /* of the whole step */
+    int n_ranks;
+    int64_t traffic[OCT_N_TRAFFIC]; /* bytes that all ranks received in the step */
 } oct_step_result;
 
 typedef struct oct_validation {

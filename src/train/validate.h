@@ -2,6 +2,7 @@
 #ifndef OCT_TRAIN_VALIDATE_H
 #define OCT_TRAIN_VALIDATE_H
 
+#include "comm/comm.h"
 #include "io/dataset.h"
 #include "model/model.h"
 #include "op/loss.h"
@@ -14,15 +15,15 @@ static inline void oct_loss_sum_add(oct_loss_sum *total, double loss, int64_t co
 /* Weighted by tokens: sum of losses over sum of tokens, never a mean of means. NaN of nothing. */
 double oct_loss_sum_mean(const oct_loss_sum *total);
 
-/* The loss of sequences first .. first+n-1 of the data set, in order, in batches of B; `rank` of
- * n_ranks takes every n_ranks-th batch. */
+/* The loss of sequences first .. first+n-1 of the data set, in order, in batches of B; rank r of
+ * R takes batches r, r + R, ... Collective over `world`; *total is this rank's share. */
 typedef struct oct_evaluation {
     oct_model *model;
     oct_step *step;
     const oct_dataset *dataset;
     int64_t batch_size; /* B >= 1 sequences */
     int64_t first, n_sequences;
-    int rank, n_ranks;
+    oct_comm *world;       /* NULL: this process alone */
     oct_progress progress; /* NULL: none */
     void *progress_user;
 } oct_evaluation;

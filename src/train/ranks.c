@@ -1,0 +1,189 @@
+/* The processes of a run: see ranks.h. */
+#include "train/ranks.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "base/log.h"
+#include "train/setup.h"
+
+oct_status oct_ranks_degrees(const oct_job *job, int n_ranks, int *n_shards, int *n_replicas,
+                             oct_error *err) {
+    int64_t replicate = job->parallelism.data_parallel_replicate_degree;
+    int64_t shard = job->parallelism.data_parallel_shard_degree;
+    const char *key = replicate > 1 ? "parallelism.data_parallel_replicate_degree"
+                                    : "parallelism.data_parallel_shard_degree";
+    int64_t needed = replicate;
+    if (shard > 0 && !oct_mul_i64(replicate, shard, &needed))
+        needed = INT64_MAX;
+    if (shard > 0 ? needed != n_ranks : n_ranks % replicate != 0)
+        return oct_fail(err, OCT_INVALID,
+                        "%s: %s: the job is for %lld processes; expected as many as run; got %d",
+                        oct_job_where(job, key), key, (long long)needed, n_ranks);
+    *n_replicas = (int)replicate;
+    *n_shards = n_ranks / (int)replicate;
+    return OCT_OK;
+}
+
+static oct_gather_mode mode_of(const char *text) {
+    if (strcmp(text, "all") == 0)
+        return OCT_GATHER_ALL;
+    return strcmp(text, "minimal") == 0 ? OCT_GATHER_MINIMAL : OCT_GATHER_ON_DEMAND;
+}
+
+oct_status oct_ranks_fsdp_config(const oct_job *job, oct_fsdp_config *config, bool *turned,
+                                 oct_error *err) {
+    const oct_job_mx *linear = &job->quantize.linear.mx, *experts = &job->quantize.grouped_mm.mx;
+    bool yaml = job->form == OCT_JOB_MINDSPEED;
+    bool in_plan = job->quantization_plan.enable_fsdp_low_precision_all_gather;
+    *config = (oct_fsdp_config){
+        .activation = oct_setup_activation(job),
+        .reshard = job->parallelism.fsdp_reshard_after_forward == OCT_JOB_RESHARD_NEVER
+                       ? OCT_RESHARD_NEVER
+                       : OCT_RESHARD_AFTER_FORWARD,
+        .low_precision_linears = yaml ? in_plan : linear->enable_fsdp_low_precision_all_gather,
+        .low_precision_experts = yaml ? in_plan : experts->enable_fsdp_low_precision_all_gather};
+    bool both = config->low_precision_linears && config->low_precision_experts;
+    const char *mode = yaml ? job->quantization_plan.fsdp_low_precision_all_gather_mode
+                       : config->low_precision_linears
+                           ? linear->fsdp_low_precision_all_gather_mode
+                           : experts->fsdp_low_precision_all_gather_mode;
+    if (!yaml && both && strcmp(mode, experts->fsdp_low_precision_all_gather_mode) != 0) {
+        static const char key[] = "quantize.grouped_mm.mx.fsdp_low_precision_all_gather_mode";
+        return oct_fail(err, OCT_INVALID,
+                        "%s: %s: a layer is gathered as one; expected '%s' as in "
+                        "quantize.linear.mx; got '%s'",
+                        oct_job_where(job, key), key, mode,
+                        experts->fsdp_low_precision_all_gather_mode);
+    }
+    config->mode = mode_of(mode);
+    *turned = config->mode == OCT_GATHER_ON_DEMAND &&
+              job->activation_checkpoint.mode != OCT_JOB_RECOMPUTE_NONE &&
+              (config->low_precision_linears || config->low_precision_experts);
+    if (*turned)
+        config->mode = OCT_GATHER_ALL;
+    return OCT_OK;
+}
+
+static oct_status split(oct_ranks *ranks, int n_shards, int n_replicas) {
+    oct_status status = oct_comm_split(ranks->world, ranks->rank / n_shards, &ranks->shard);
+    if (!status && n_replicas > 1)
+        status = oct_comm_split(ranks->world, ranks->rank % n_shards, &ranks->replicate);
+    return status;
+}
+
+oct_status oct_ranks_open(oct_comm *world, const oct_job *job, oct_ranks *ranks, oct_error *err) {
+    int n_shards, n_replicas;
+    *ranks = (oct_ranks){.world = world};
+    if (!world && oct_comm_create_serial(&ranks->own) != OCT_OK)
+        return oct_fail_memory(err);
+    if (!world)
+        ranks->world = ranks->own;
+    ranks->rank = oct_comm_rank(ranks->world);
+    ranks->n_ranks = oct_comm_size(ranks->world);
+    oct_status status = oct_ranks_degrees(job, ranks->n_ranks, &n_shards, &n_replicas, err);
+    status = oct_ranks_agree(ranks, status, err);
+    if (status || ranks->n_ranks == 1)
+        return status;
+    status = split(ranks, n_shards, n_replicas);
+    return status ? oct_fail(err, status, "the processes can't be grouped") : OCT_OK;
+}
+
+void oct_ranks_close(oct_ranks *ranks) {
+    oct_fsdp_destroy(ranks->fsdp);
+    oct_comm_destroy(ranks->replicate);
+    oct_comm_destroy(ranks->shard);
+    oct_comm_destroy(ranks->own);
+    *ranks = (oct_ranks){0};
+}
+
+oct_status oct_ranks_shard(oct_ranks *ranks, const oct_job *job, oct_model *model,
+                           const oct_plan *plan, oct_step *step, oct_error *err) {
+    oct_fsdp_config config;
+    bool turned;
+    if (ranks->n_ranks == 1)
+        return OCT_OK;
+    oct_status status = oct_ranks_fsdp_config(job, &config, &turned, err);
+    if (status)
+        return status;
+    if (turned)
+        oct_log_info("Activation checkpointing is on: fsdp_low_precision_all_gather_mode "
+                     "'on-demand' becomes 'all'");
+    if (oct_fsdp_shard(model, oct_comm_rank(ranks->shard), oct_comm_size(ranks->shard)) ||
+        oct_fsdp_create(model, plan, &config, ranks->shard, ranks->replicate, &ranks->fsdp))
+        return oct_fail_memory(err);
+    oct_fsdp_attach(ranks->fsdp, step);
+    oct_log_info("Sharded over %d processes, %d of such groups", oct_comm_size(ranks->shard),
+                 ranks->replicate ? oct_comm_size(ranks->replicate) : 1);
+    return OCT_OK;
+}
+
+static oct_status fail_exchange(oct_status status, oct_error *err) {
+    return status ? oct_fail(err, status, "the exchange between processes broke") : OCT_OK;
+}
+
+oct_status oct_ranks_sum(const oct_ranks *ranks, double *values, int64_t n, oct_error *err) {
+    return fail_exchange(oct_comm_sum_f64(ranks->world, values, n), err);
+}
+
+oct_status oct_ranks_sum_shards(const oct_ranks *ranks, double *value, oct_error *err) {
+    if (!ranks->shard)
+        return OCT_OK;
+    return fail_exchange(oct_comm_sum_f64(ranks->shard, value, 1), err);
+}
+
+/* Copies the amaxes of all rows to or from one array; returns how many there are. */
+static int64_t move_amaxes(const oct_plan *plan, float *to, const float *from) {
+    int64_t n = 0;
+    for (int64_t i = 0; i < plan->n_rows; i++) {
+        oct_tensor own = oct_plan_row_amaxes(&plan->rows[i]);
+        if (!own.data)
+            continue;
+        if (to)
+            memcpy(to + n, own.data, oct_tensor_bytes(&own));
+        if (from)
+            memcpy(own.data, from + n, oct_tensor_bytes(&own));
+        n += oct_tensor_elements(&own);
+    }
+    return n;
+}
+
+oct_status oct_ranks_reduce_amaxes(const oct_ranks *ranks, const oct_plan *plan, oct_error *err) {
+    int64_t n = move_amaxes(plan, NULL, NULL);
+    if (n == 0 || ranks->n_ranks == 1)
+        return OCT_OK;
+    float *all = oct_malloc_array((size_t)n, sizeof *all);
+    if (!all)
+        return oct_fail_memory(err);
+    move_amaxes(plan, all, NULL);
+    oct_status status = oct_comm_max_f32(ranks->world, all, n);
+    if (!status)
+        move_amaxes(plan, NULL, all);
+    oct_free(all);
+    return fail_exchange(status, err);
+}
+
+oct_status oct_ranks_sum_routing(const oct_ranks *ranks, oct_model *model, oct_error *err) {
+    const oct_model_args *args = oct_model_get_args(model);
+    oct_status status = OCT_OK;
+    double *counts = NULL;
+    if (ranks->n_ranks == 1 || args->num_experts == 0)
+        return OCT_OK;
+    int64_t E = args->num_experts, n = args->n_layers * E;
+    counts = oct_calloc_array((size_t)n, sizeof *counts);
+    if (!counts)
+        return oct_fail_memory(err);
+    for (int64_t i = 0; i < n; i++) {
+        const oct_moe *moe = oct_model_moe(model, i / E);
+        counts[i] = moe ? (double)moe->tokens_per_expert[i % E] : 0;
+    }
+    status = oct_ranks_sum(ranks, counts, n, err);
+    for (int64_t i = 0; i < n && status == OCT_OK; i++) {
+        oct_moe *moe = oct_model_moe(model, i / E);
+        if (moe)
+            moe->tokens_per_expert[i % E] = (int64_t)counts[i];
+    }
+    oct_free(counts);
+    return status;
+}

@@ -1,0 +1,53 @@
+/* The processes of a run, and what they decide together.
+ *
+ * World rank r belongs to group r / shards, in which the model is sharded, and keeps shard
+ * r % shards; the ranks with the same shard, one a group, hold the same numbers (hybrid sharding).
+ * Every rank reads data of its own. One process is a world of one, without shards. */
+#ifndef OCT_TRAIN_RANKS_H
+#define OCT_TRAIN_RANKS_H
+
+#include "config/job.h"
+#include "fsdp/fsdp.h"
+#include "train/conversion.h"
+
+typedef struct oct_ranks {
+    oct_comm *world;             /* the caller's, or `own` */
+    oct_comm *own;               /* a world of one */
+    oct_comm *shard, *replicate; /* NULL in a world of one; replicate: where there is one group */
+    oct_fsdp *fsdp;              /* NULL: the model is whole */
+    int rank, n_ranks;
+} oct_ranks;
+
+/* How many shards and groups `n_ranks` processes make as [parallelism] says. OCT_INVALID: the job
+ * is for another number of them. */
+oct_status oct_ranks_degrees(const oct_job *job, int n_ranks, int *n_shards, int *n_replicas,
+                             oct_error *err);
+/* What [parallelism] and the quantization tables say of gathers. A recompute turns on-demand into
+ * all: *turned tells. OCT_INVALID: the tables disagree. */
+oct_status oct_ranks_fsdp_config(const oct_job *job, oct_fsdp_config *config, bool *turned,
+                                 oct_error *err);
+
+/* Collective. `world` NULL: one process. */
+oct_status oct_ranks_open(oct_comm *world, const oct_job *job, oct_ranks *ranks, oct_error *err);
+void oct_ranks_close(oct_ranks *ranks);
+
+/* Collective: the model of shapes gets this rank's shards and, for `step`, gathers. Nothing in a
+ * world of one. */
+oct_status oct_ranks_shard(oct_ranks *ranks, const oct_job *job, oct_model *model,
+                           const oct_plan *plan, oct_step *step, oct_error *err);
+
+/* Collective: the worst status of all ranks, see oct_comm_agree. */
+static inline oct_status oct_ranks_agree(const oct_ranks *ranks, oct_status status,
+                                         oct_error *err) {
+    return oct_comm_agree(ranks->world, status, err);
+}
+/* Collective: sums over all ranks, in place. */
+oct_status oct_ranks_sum(const oct_ranks *ranks, double *values, int64_t n, oct_error *err);
+/* Collective: sums a number that the ranks of a group hold parts of. */
+oct_status oct_ranks_sum_shards(const oct_ranks *ranks, double *value, oct_error *err);
+/* Collective: the tokens that each expert got in this step, over all ranks. */
+oct_status oct_ranks_sum_routing(const oct_ranks *ranks, oct_model *model, oct_error *err);
+/* Collective: the amaxes that modules with a delayed recipe saw in this step, over all ranks. */
+oct_status oct_ranks_reduce_amaxes(const oct_ranks *ranks, const oct_plan *plan, oct_error *err);
+
+#endif

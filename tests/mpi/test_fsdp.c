@@ -1,0 +1,418 @@
+/* Sharded training on 1 to 4 ranks against one process: the same codes, the same losses, the bytes
+ * that were foretold. */
+#include "sharded.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "fsdp/shard.h"
+#include "nn/linear.h"
+
+static oct_comm *world;
+
+static const char *const recipes[] = {"mxfp8",
+                                      "mxfp8-32x32",
+                                      "hif8",
+                                      "hif8_full_range",
+                                      "dynamic_mx-1-1-32_E5M2_E5M2_E5M2",
+                                      "dynamic_per_tensor_E4M3_E4M3_E5M2",
+                                      "dynamic_per_channel_E4M3_E4M3_E4M3",
+                                      "delayed_per_tensor_E4M3_E4M3_E4M3"};
+enum { N_RECIPES = sizeof recipes / sizeof recipes[0] };
+
+static const oct_fsdp_config low = {
+    .activation = OCT_BF16, .low_precision_linears = true, .low_precision_experts = true};
+
+static oct_fsdp_config with(oct_gather_mode mode, oct_reshard reshard) {
+    oct_fsdp_config config = low;
+    config.mode = mode;
+    config.reshard = reshard;
+    return config;
+}
+
+/* ---- shards ---- */
+
+static void check_cover(int n_dims, const int64_t *shape, int n_ranks) {
+    oct_param param = {.n_dims = n_dims};
+    memcpy(param.shape, shape, (size_t)n_dims * sizeof *shape);
+    oct_matrices m = oct_param_matrices(&param);
+    int64_t next = 0, in_matrices = 0;
+    for (int r = 0; r < n_ranks; r++) {
+        oct_rows rows = oct_shard_rows(&param, r, n_ranks);
+        assert_int_equal(rows.first, next);
+        next += rows.n;
+        if (rows.n > 0)
+            assert_int_equal(rows.first % m.N % OCT_SHARD_BLOCK_ROWS, 0);
+        for (int64_t e = 0; e < m.E; e++)
+            in_matrices += oct_shard_matrix_rows(&param, e, r, n_ranks).n;
+    }
+    assert_int_equal(next, m.E * m.N);
+    assert_int_equal(in_matrices, m.E * m.N);
+}
+
+static void given_any_shape_shards_cover_it_in_order_at_blocks_of_32(void **state) {
+    (void)state;
+    for (int n_ranks = 1; n_ranks <= 9; n_ranks++) {
+        check_cover(2, (int64_t[]){4096, 1024}, n_ranks);
+        check_cover(2, (int64_t[]){96, 7}, n_ranks);
+        check_cover(2, (int64_t[]){2, 5}, n_ranks);
+        check_cover(1, (int64_t[]){33}, n_ranks);
+        check_cover(3, (int64_t[]){4, 64, 8}, n_ranks);
+        check_cover(3, (int64_t[]){5, 50, 3}, n_ranks);
+    }
+}
+
+static void given_4096_rows_on_3_ranks_no_rank_has_a_block_more_than_another(void **state) {
+    (void)state;
+    oct_param param = {.n_dims = 2, .shape = {4096, 1024}};
+    assert_int_equal(oct_shard_rows(&param, 0, 3).n, 43 * 32);
+    assert_int_equal(oct_shard_rows(&param, 1, 3).n, 43 * 32);
+    assert_int_equal(oct_shard_rows(&param, 2, 3).n, 42 * 32);
+    param = (oct_param){.n_dims = 2, .shape = {96, 8}};
+    assert_int_equal(oct_shard_rows(&param, 2, 5).n, 32);
+    assert_int_equal(oct_shard_rows(&param, 4, 5).n, 0);
+    param = (oct_param){.n_dims = 2, .shape = {2, 8}};
+    assert_int_equal(oct_shard_rows(&param, 0, 3).n, 2);
+    assert_int_equal(oct_shard_rows(&param, 1, 3).n, 0);
+}
+
+static void given_as_many_experts_as_ranks_each_rank_has_whole_ones(void **state) {
+    (void)state;
+    oct_param param = {.n_dims = 3, .shape = {8, 48, 16}};
+    for (int r = 0; r < 4; r++) {
+        assert_int_equal(oct_shard_rows(&param, r, 4).first, r * 96);
+        assert_int_equal(oct_shard_rows(&param, r, 4).n, 96);
+    }
+}
+
+/* ---- gathered codes ---- */
+
+static void check_copy(const oct_qmatrix *got, const oct_qmatrix *expected, const char *recipe) {
+    assert_non_null(got->codes);
+    assert_int_equal(got->rows, expected->rows);
+    assert_int_equal(got->transposed, expected->transposed);
+    if (memcmp(got->codes, expected->codes, (size_t)(got->rows * got->cols)) != 0 ||
+        memcmp(got->scales, expected->scales, oct_qmatrix_scale_bytes(expected)) != 0)
+        fail_msg("%s: gathered codes or scales differ", recipe);
+}
+
+static void check_weight(replica *sharded, replica *whole, const oct_linear *linear,
+                         oct_along which) {
+    const oct_param *reference = oct_model_find_param(whole->model, linear->weight->name);
+    oct_quantized got, expected;
+    oct_amax got_amax = {.use = -1.0f}, amax = {.use = -1.0f};
+    assert_int_equal(oct_weights_quantized(sharded->weights, linear->weight, 0, linear->recipe,
+                                           which, &got_amax, &got),
+                     OCT_OK);
+    assert_int_equal(oct_weights_quantized(whole->weights, reference, 0, &whole->recipe,
+                                           OCT_ALONG_BOTH, &amax, &expected),
+                     OCT_OK);
+    for (int dim = 0; dim < 2; dim++)
+        if (which & (dim ? OCT_ALONG_1 : OCT_ALONG_0))
+            check_copy(&got.along[dim], &expected.along[dim], linear->recipe->name);
+    if (linear->recipe->granularity == OCT_PER_TENSOR)
+        assert_true(got_amax.seen == amax.seen);
+}
+
+typedef struct check {
+    replica *sharded, *whole;
+    oct_along which;
+    int n;
+} check;
+
+static oct_status check_module(oct_module *m, void *context) {
+    check *c = context;
+    const oct_linear *linear = oct_linear_from(m);
+    if (linear && linear->recipe) {
+        check_weight(c->sharded, c->whole, linear, c->which);
+        c->n++;
+    }
+    return OCT_OK;
+}
+
+static void check_dense(replica *sharded, replica *whole, const char *name) {
+    oct_tensor got, expected;
+    const oct_param *param = oct_model_find_param(sharded->model, name);
+    const oct_param *reference = oct_model_find_param(whole->model, name);
+    assert_int_equal(oct_weights_dense(sharded->weights, param, OCT_BF16, &got), OCT_OK);
+    assert_int_equal(oct_weights_dense(whole->weights, reference, OCT_BF16, &expected), OCT_OK);
+    assert_memory_equal(got.data, expected.data, oct_tensor_bytes(&expected));
+}
+
+static void before(replica *r, int64_t unit, oct_phase phase) {
+    assert_int_equal(oct_step_before(r->step, unit, phase), OCT_OK);
+}
+
+static void after(replica *r, int64_t unit, oct_phase phase) {
+    assert_int_equal(oct_step_after(r->step, unit, phase), OCT_OK);
+}
+
+/* Walks a step as a model does, without computing. */
+static void check_gathers(const setup *s) {
+    replica whole, sharded;
+    replica_open(&whole, s, NULL);
+    replica_open(&sharded, s, world);
+    sharded.step->save = OCT_SAVE_FOR_BACKWARD;
+    check c = {&sharded, &whole, OCT_ALONG_1, 0};
+    before(&sharded, 0, OCT_PHASE_FORWARD);
+    check_dense(&sharded, &whole, "tok_embeddings.weight");
+    after(&sharded, 0, OCT_PHASE_FORWARD);
+    for (int64_t i = 0; i < 2; i++) {
+        before(&sharded, 1 + i, OCT_PHASE_FORWARD);
+        oct_module_visit(&oct_model_layer(sharded.model, i)->base, check_module, &c);
+        after(&sharded, 1 + i, OCT_PHASE_FORWARD);
+    }
+    before(&sharded, 3, OCT_PHASE_FORWARD);
+    check_dense(&sharded, &whole, "norm.weight");
+    check_dense(&sharded, &whole, "output.weight");
+    before(&sharded, 3, OCT_PHASE_BACKWARD);
+    after(&sharded, 3, OCT_PHASE_FORWARD);
+    after(&sharded, 3, OCT_PHASE_BACKWARD);
+    c.which = s->recompute == OCT_RECOMPUTE_FULL ? OCT_ALONG_BOTH : OCT_ALONG_0;
+    for (int64_t i = 1; i >= 0; i--) {
+        before(&sharded, 1 + i, OCT_PHASE_BACKWARD);
+        oct_module_visit(&oct_model_layer(sharded.model, i)->base, check_module, &c);
+        after(&sharded, 1 + i, OCT_PHASE_BACKWARD);
+    }
+    before(&sharded, 0, OCT_PHASE_BACKWARD);
+    after(&sharded, 0, OCT_PHASE_BACKWARD);
+    assert_int_equal(c.n, 4 * 7);
+    replica_close(&sharded);
+    replica_close(&whole);
+}
+
+static void given_any_recipe_gathered_codes_are_those_of_one_process(void **state) {
+    (void)state;
+    for (int i = 0; i < N_RECIPES; i++) {
+        check_gathers(&(setup){.recipe = recipes[i],
+                               .config = with(OCT_GATHER_ON_DEMAND, OCT_RESHARD_AFTER_FORWARD)});
+        check_gathers(
+            &(setup){.recipe = recipes[i], .config = with(OCT_GATHER_ALL, OCT_RESHARD_NEVER)});
+        check_gathers(&(setup){.recipe = recipes[i],
+                               .config = with(OCT_GATHER_MINIMAL, OCT_RESHARD_NEVER),
+                               .recompute = OCT_RECOMPUTE_FULL});
+    }
+}
+
+/* ---- training ---- */
+
+static void fill_tokens(int32_t *tokens, int32_t *targets) {
+    for (int i = 0; i < N_SEQUENCES * S; i++) {
+        tokens[i] = (int32_t)oct_rng_below(SEED, 1, (uint64_t)i, 12) + 7 * (i % 5);
+        targets[i] = i % 11 == 0 ? OCT_IGNORE_LABEL : (tokens[i] * 3 + 1) % 90;
+    }
+}
+
+/* One optimizer step over this rank's sequences, one a micro-batch; the mean loss over all. */
+static double train_step(replica *r, const int32_t *tokens, const int32_t *targets) {
+    int rank = r->comm ? oct_comm_rank(r->comm) : 0, n_ranks = r->comm ? oct_comm_size(r->comm) : 1;
+    double sums[2] = {0, 0};
+    int64_t n_valid = 0;
+    oct_error err = {0};
+    for (int i = 0; i < N_SEQUENCES * S; i++)
+        n_valid += targets[i] != OCT_IGNORE_LABEL;
+    oct_optimizer_clear_gradients(r->optimizer);
+    for (int i = rank; i < N_SEQUENCES; i += n_ranks) {
+        double loss;
+        int64_t count;
+        assert_int_equal(oct_model_train(r->model, r->step, 1, S, tokens + i * S, targets + i * S,
+                                         1.0f / (float)n_valid, &loss, &count),
+                         OCT_OK);
+        sums[0] += loss;
+        sums[1] += (double)count;
+    }
+    if (r->comm) {
+        oct_ranks ranks = {.world = r->comm, .n_ranks = n_ranks};
+        assert_int_equal(oct_comm_sum_f64(r->comm, sums, 2), OCT_OK);
+        assert_int_equal(oct_ranks_reduce_amaxes(&ranks, r->plan, &err), OCT_OK);
+    }
+    assert_int_equal(oct_optimizer_step(r->optimizer, 1.0f), OCT_OK);
+    oct_plan_end_step(r->plan);
+    return sums[0] / sums[1];
+}
+
+/* The loss at the last step; *first: at the first. */
+static double train(const setup *s, oct_comm *comm, int n_steps, double *first) {
+    static int32_t tokens[N_SEQUENCES * S], targets[N_SEQUENCES * S];
+    double loss = 0;
+    replica r;
+    fill_tokens(tokens, targets);
+    replica_open(&r, s, comm);
+    for (int step = 0; step < n_steps; step++) {
+        loss = train_step(&r, tokens, targets);
+        *first = step == 0 ? loss : *first;
+    }
+    replica_close(&r);
+    return loss;
+}
+
+static void check_training(const setup *s, int n_steps) {
+    double expected = 0, first, got;
+    if (oct_comm_rank(world) == 0) { /* the others would only compute the same */
+        expected = train(s, NULL, n_steps, &first);
+        assert_true(expected < first - 0.1); /* it learns */
+    }
+    assert_int_equal(oct_comm_broadcast(world, 0, &expected, sizeof expected), OCT_OK);
+    got = train(s, world, n_steps, &first);
+    if (!(fabs(got - expected) <= 1e-3))
+        fail_msg("%s: loss %.6f on %d ranks, %.6f on one", s->recipe ? s->recipe : "none", got,
+                 oct_comm_size(world), expected);
+}
+
+static void given_any_recipe_losses_after_20_steps_are_those_of_one_process(void **state) {
+    (void)state;
+    for (int i = 0; i < N_RECIPES; i++)
+        check_training(&(setup){.recipe = recipes[i],
+                                .config = with(OCT_GATHER_ON_DEMAND, OCT_RESHARD_AFTER_FORWARD)},
+                       20);
+}
+
+static void given_high_precision_losses_are_those_of_one_process(void **state) {
+    (void)state;
+    oct_fsdp_config config = with(OCT_GATHER_ON_DEMAND, OCT_RESHARD_AFTER_FORWARD);
+    check_training(&(setup){.config = config}, 20);
+    config.activation = OCT_F32;
+    config.reshard = OCT_RESHARD_NEVER;
+    check_training(&(setup){.config = config}, 20);
+    config.low_precision_linears = false;
+    check_training(&(setup){.recipe = "mxfp8", .config = config}, 20);
+}
+
+static void given_any_mode_and_checkpointing_losses_are_those_of_one_process(void **state) {
+    (void)state;
+    static const oct_recompute recomputes[] = {OCT_RECOMPUTE_NONE, OCT_RECOMPUTE_OP,
+                                               OCT_RECOMPUTE_FULL};
+    static const oct_gather_mode modes[] = {OCT_GATHER_ALL, OCT_GATHER_MINIMAL};
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < 2; j++)
+            check_training(
+                &(setup){.recipe = "mxfp8",
+                         .config = with(modes[j], (i + j) % 2 ? OCT_RESHARD_NEVER
+                                                              : OCT_RESHARD_AFTER_FORWARD),
+                         .recompute = recomputes[i]},
+                5);
+}
+
+static void given_a_tied_or_converted_head_losses_are_those_of_one_process(void **state) {
+    (void)state;
+    oct_fsdp_config config = with(OCT_GATHER_ON_DEMAND, OCT_RESHARD_AFTER_FORWARD);
+    config.activation = OCT_F32;
+    check_training(&(setup){.recipe = "mxfp8", .config = config, .tied = 1}, 20);
+    check_training(&(setup){.recipe = "mxfp8", .config = config, .convert_head = 1}, 20);
+    check_training(&(setup){.recipe = "hif8", .config = config, .tied = 1, .convert_head = 1}, 20);
+}
+
+/* ---- bytes ---- */
+
+/* Bytes that all ranks received of one kind. */
+static int64_t total_bytes(oct_traffic traffic) {
+    double n = (double)oct_comm_bytes(world, traffic);
+    assert_int_equal(oct_comm_sum_f64(world, &n, 1), OCT_OK);
+    return (int64_t)n;
+}
+
+static double check_bytes(const setup *s) {
+    static int32_t tokens[N_SEQUENCES * S], targets[N_SEQUENCES * S];
+    replica sharded;
+    oct_fsdp_traffic expected;
+    int n_passes = N_SEQUENCES / oct_comm_size(world);
+    fill_tokens(tokens, targets);
+    replica_open(&sharded, s, world);
+    assert_int_equal(oct_fsdp_plan_traffic(sharded.model, sharded.plan, &s->config,
+                                           oct_comm_size(world), 1, &expected),
+                     OCT_OK);
+    int64_t codes = total_bytes(OCT_TRAFFIC_GATHER_8BIT);
+    int64_t high = total_bytes(OCT_TRAFFIC_GATHER_HIGH);
+    int64_t gradients = total_bytes(OCT_TRAFFIC_REDUCE_SCATTER);
+    train_step(&sharded, tokens, targets);
+    assert_int_equal(total_bytes(OCT_TRAFFIC_GATHER_8BIT) - codes, n_passes * expected.gather_8bit);
+    assert_int_equal(total_bytes(OCT_TRAFFIC_GATHER_HIGH) - high, n_passes * expected.gather_high);
+    assert_int_equal(total_bytes(OCT_TRAFFIC_REDUCE_SCATTER) - gradients,
+                     n_passes * expected.reduce_scatter);
+    replica_close(&sharded);
+    return expected.converted_in_bf16
+               ? (double)expected.converted / (double)expected.converted_in_bf16
+               : 0;
+}
+
+static void given_a_gather_mode_bytes_are_as_foretold_and_as_few_as_promised(void **state) {
+    (void)state;
+    oct_fsdp_config config = with(OCT_GATHER_ON_DEMAND, OCT_RESHARD_AFTER_FORWARD);
+    const struct {
+        const char *recipe;
+        oct_gather_mode mode;
+        oct_recompute recompute;
+        double at_most;
+    } cases[] = {{"mxfp8", OCT_GATHER_ON_DEMAND, OCT_RECOMPUTE_NONE, 0.53},
+                 {"mxfp8", OCT_GATHER_MINIMAL, OCT_RECOMPUTE_OP, 0.53},
+                 {"mxfp8", OCT_GATHER_ALL, OCT_RECOMPUTE_FULL, 1.06},
+                 {"mxfp8", OCT_GATHER_MINIMAL, OCT_RECOMPUTE_FULL, 0.80},
+                 {"mxfp8-32x32", OCT_GATHER_ALL, OCT_RECOMPUTE_FULL, 0.505},
+                 {"hif8", OCT_GATHER_ALL, OCT_RECOMPUTE_NONE, 0.505}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        config.mode = cases[i].mode;
+        double ratio = check_bytes(
+            &(setup){.recipe = cases[i].recipe, .config = config, .recompute = cases[i].recompute});
+        assert_true(ratio <= cases[i].at_most);
+    }
+    check_bytes(&(setup){.config = config});
+    check_bytes(&(setup){.recipe = "mxfp8", .config = with(OCT_GATHER_MINIMAL, OCT_RESHARD_NEVER)});
+    check_bytes(&(setup){.recipe = "mxfp8", .config = config, .tied = 1, .convert_head = 1});
+}
+
+/* Sizes that are multiples of 32 in a model of a real flavor: the ratios that users are told. */
+static void given_a_flavor_the_ratios_of_converted_weights_are_those_of_the_formats(void **state) {
+    (void)state;
+    const struct {
+        const char *recipe;
+        oct_gather_mode mode;
+        oct_recompute recompute;
+        double at_most;
+    } cases[] = {{"mxfp8", OCT_GATHER_ON_DEMAND, OCT_RECOMPUTE_NONE, 0.52},
+                 {"mxfp8", OCT_GATHER_MINIMAL, OCT_RECOMPUTE_NONE, 0.52},
+                 {"mxfp8", OCT_GATHER_ALL, OCT_RECOMPUTE_FULL, 1.04},
+                 {"mxfp8", OCT_GATHER_MINIMAL, OCT_RECOMPUTE_FULL, 0.78},
+                 {"hif8", OCT_GATHER_ON_DEMAND, OCT_RECOMPUTE_NONE, 0.505}};
+    oct_model_args args;
+    assert_int_equal(oct_model_args_flavor("llama3", "8B", &args, NULL), OCT_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        setup s = {.recipe = cases[i].recipe,
+                   .config = with(cases[i].mode, OCT_RESHARD_AFTER_FORWARD)};
+        oct_model *model;
+        oct_recipe recipe;
+        oct_fsdp_traffic t;
+        assert_int_equal(oct_model_create(&args, OCT_PARAMS_SHAPES_ONLY, &model, NULL), OCT_OK);
+        oct_model_set_recompute(model, cases[i].recompute);
+        oct_plan *plan = plan_model(model, &s, &recipe);
+        assert_int_equal(oct_fsdp_plan_traffic(model, plan, &s.config, 4, 1, &t), OCT_OK);
+        assert_true((double)t.converted <= cases[i].at_most * (double)t.converted_in_bf16);
+        assert_true(t.converted_in_bf16 > 0 && t.gather_high > 0);
+        oct_plan_destroy(plan);
+        oct_model_destroy(model);
+    }
+}
+
+int main(void) {
+    oct_error err = {0};
+    if (oct_kernels_init(&err) || oct_comm_create_world(&world, &err)) {
+        fprintf(stderr, "%s\n", err.message);
+        return 1;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(given_any_shape_shards_cover_it_in_order_at_blocks_of_32),
+        cmocka_unit_test(given_4096_rows_on_3_ranks_no_rank_has_a_block_more_than_another),
+        cmocka_unit_test(given_as_many_experts_as_ranks_each_rank_has_whole_ones),
+        cmocka_unit_test(given_any_recipe_gathered_codes_are_those_of_one_process),
+        cmocka_unit_test(given_any_recipe_losses_after_20_steps_are_those_of_one_process),
+        cmocka_unit_test(given_high_precision_losses_are_those_of_one_process),
+        cmocka_unit_test(given_any_mode_and_checkpointing_losses_are_those_of_one_process),
+        cmocka_unit_test(given_a_tied_or_converted_head_losses_are_those_of_one_process),
+        cmocka_unit_test(given_a_gather_mode_bytes_are_as_foretold_and_as_few_as_promised),
+        cmocka_unit_test(given_a_flavor_the_ratios_of_converted_weights_are_those_of_the_formats),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    oct_comm_destroy(world);
+    return failed;
+}

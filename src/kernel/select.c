@@ -16,6 +16,12 @@ oct_kernels oct_kernels_select(oct_cpu_features features) {
                            .quantize = &oct_quantize_kernels_ref,
                            .elementwise = oct_elementwise_select(features.level),
                            .gemm = &oct_gemm_kernels_ref};
+#ifdef OCT_HAVE_AVX2
+    if (features.level >= OCT_CPU_AVX2) {
+        kernels.quantize = &oct_quantize_kernels_avx2;
+        kernels.gemm = &oct_gemm_kernels_avx2;
+    }
+#endif
 #ifdef OCT_HAVE_AVX512
     if (features.level >= OCT_CPU_AVX512) {
         kernels.quantize = &oct_quantize_kernels_avx512;

@@ -65,7 +65,10 @@ static void given_a_cap_above_this_cpu_it_is_refused(void **state) {
 static void given_any_features_the_table_is_whole(void **state) {
     (void)state;
     oct_cpu_features cpu = oct_cpu_detect();
-    for (int level = OCT_CPU_REF; level <= (int)cpu.level; level++)
+    for (int level = OCT_CPU_REF; level <= (int)cpu.level; level++) {
+        oct_kernels below = {0};
+        if (level > OCT_CPU_REF)
+            below = oct_kernels_select((oct_cpu_features){.level = (oct_cpu_level)(level - 1)});
         for (int extensions = 0; extensions < 8; extensions++) {
             bool top = level == OCT_CPU_AVX512;
             oct_cpu_features f = {(oct_cpu_level)level, top && extensions & 1,
@@ -77,7 +80,11 @@ static void given_any_features_the_table_is_whole(void **state) {
             if (!(f.avx512_vnni && f.avx512_vbmi))
                 assert_null(kernels.gemm_aligned);
             assert_int_equal(kernels.features.level, level);
+            /* Each level has products and quantizers of its own. */
+            assert_true(kernels.gemm != below.gemm);
+            assert_true(kernels.quantize != below.quantize);
         }
+    }
 }
 
 static void given_an_environment_variable_it_decides_the_table(void **state) {

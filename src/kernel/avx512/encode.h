@@ -5,6 +5,7 @@
 #define OCT_KERNEL_AVX512_ENCODE_H
 
 #include "kernel/avx512/lanes.h"
+#include "kernel/hif8_tables.h"
 
 #define OCT_INLINE static inline __attribute__((always_inline))
 
@@ -64,31 +65,15 @@ OCT_INLINE __m512i oct_pack_bytes(__m512i a, __m512i b, __m512i c, __m512i d) {
     return _mm512_permutexvar_epi32(order, _mm512_shuffle_epi8(merged, by_source));
 }
 
-/* --- HiF8 ---
- *
- * Ties go away from zero, so a rounding depends on the four mantissa bits below the leading one at
- * most: the upper 16 bits of an fp32 decide, and 32 elements fit a register. Tables are indexed by
- * the exponent plus 24, 0 meaning "rounds to zero". */
+/* --- HiF8: see kernel/hif8_tables.h --- */
+
 typedef struct oct_hif8_tables {
-    __m512i half[2];  /* what rounds: half a unit of the last mantissa bit, in 2^-7 */
-    __m512i place[2]; /* low byte: code of 2^e; high byte: right shift of the 7 mantissa bits */
+    __m512i half[2], place[2];
 } oct_hif8_tables;
 
 OCT_INLINE oct_hif8_tables oct_hif8_tables_make(void) {
-    alignas(64) uint16_t half[64] = {0}, place[64] = {7 << 8};
-    for (int e = -23; e <= 15; e++) {
-        int n = e < 0 ? -e : e; /* |exponent| */
-        int bits = n < 4 ? 3 : n < 8 ? 2 : n < 16 ? 1 : 0;
-        int down = e < 0;
-        int code = n == 0   ? 0x08
-                   : n == 1 ? 0x10 | down << 3
-                   : n < 4  ? 0x20 | down << 4 | (n & 1) << 3
-                   : n < 8  ? 0x40 | down << 4 | (n & 3) << 2
-                   : n < 16 ? 0x60 | down << 4 | (n & 7) << 1
-                            : 23 - n;
-        half[e + 24] = (uint16_t)(e == -23 ? 128 : 64 >> bits);
-        place[e + 24] = (uint16_t)((7 - bits) << 8 | code);
-    }
+    alignas(64) uint16_t half[OCT_HIF8_EXPONENTS], place[OCT_HIF8_EXPONENTS];
+    oct_hif8_fill_tables(half, place);
     return (oct_hif8_tables){
         {_mm512_load_si512(half), _mm512_load_si512(half + 32)},
         {_mm512_load_si512(place), _mm512_load_si512(place + 32)},

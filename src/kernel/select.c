@@ -16,6 +16,7 @@ oct_kernels oct_kernels_select(oct_cpu_features features) {
                            .quantize = &oct_quantize_kernels_ref,
                            .elementwise = oct_elementwise_select(features.level),
                            .gemm = &oct_gemm_kernels_ref};
+    kernels.features.amx_bf16 = false; /* until its kernels are chosen */
 #ifdef OCT_HAVE_AVX2
     if (features.level >= OCT_CPU_AVX2) {
         kernels.quantize = &oct_quantize_kernels_avx2;
@@ -35,10 +36,18 @@ oct_kernels oct_kernels_select(oct_cpu_features features) {
     }
 #endif
 #ifdef OCT_HAVE_AMX
-    if (kernels.gemm_aligned && features.amx_bf16)
+    if (kernels.gemm_aligned && features.amx_bf16) {
         kernels.gemm_aligned = &oct_gemm_aligned_kernels_amx;
+        kernels.features.amx_bf16 = true;
+    }
 #endif
     return kernels;
+}
+
+const char *oct_kernels_name(const oct_kernels *kernels) {
+    if (!kernels->gemm_aligned)
+        return oct_cpu_level_name(kernels->features.level);
+    return kernels->features.amx_bf16 ? "avx512+amx" : "avx512+vnni";
 }
 
 static void choose_best(void) {

@@ -18,6 +18,9 @@ typedef struct oct_kernels {
 /* Pure: the table for these features. Tests build one for every level that the CPU has. */
 oct_kernels oct_kernels_select(oct_cpu_features features);
 
+/* What decides the bits of a product: "ref", "avx2", "avx512", "avx512+vnni", "avx512+amx". */
+const char *oct_kernels_name(const oct_kernels *kernels);
+
 /* The process's table. Before oct_kernels_init it is the best for this CPU, capped by OCTET_CPU
  * when that is valid. */
 const oct_kernels *oct_kernels_current(void);

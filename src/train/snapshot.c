@@ -211,7 +211,7 @@ static oct_status write_checkpoint(oct_trainer *t, const snapshot *s, const char
         .state_json = state,
         .config_name = config ? (yaml ? "config.yaml" : "config.toml") : NULL,
         .config_text = config,
-        .kernel_set = oct_cpu_level_name(oct_kernels_current()->features.level),
+        .kernel_set = oct_kernels_name(oct_kernels_current()),
         .gemm = gemm_name(t->job)};
     for (int g = 0; g < OCT_CHECKPOINT_N_GROUPS; g++) {
         contents.tensors[g] = s->items[g];
@@ -342,7 +342,7 @@ static oct_status read_optimizer(oct_trainer *t, const oct_checkpoint *from, oct
 }
 
 static void warn_of_other_kernels(const oct_trainer *t, const oct_checkpoint *from) {
-    const char *set = oct_cpu_level_name(oct_kernels_current()->features.level);
+    const char *set = oct_kernels_name(oct_kernels_current());
     const char *gemm = gemm_name(t->job);
     if (strcmp(set, oct_checkpoint_kernel_set(from)) != 0 ||
         strcmp(gemm, oct_checkpoint_gemm(from)) != 0)

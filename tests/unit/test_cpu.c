@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,6 +88,23 @@ static void given_any_features_the_table_is_whole(void **state) {
     }
 }
 
+static void given_other_bits_the_table_has_another_name(void **state) {
+    (void)state;
+    oct_kernels plain = oct_kernels_select((oct_cpu_features){.level = OCT_CPU_REF});
+    assert_string_equal(oct_kernels_name(&plain), "ref");
+    oct_kernels all = oct_kernels_select(oct_cpu_detect());
+    if (!all.gemm_aligned) {
+        printf("SKIPPED: this CPU has no aligned product\n");
+        return;
+    }
+    oct_cpu_features capped = oct_cpu_detect();
+    capped.amx_bf16 = false;
+    oct_kernels vnni = oct_kernels_select(capped);
+    assert_string_equal(oct_kernels_name(&vnni), "avx512+vnni");
+    assert_int_equal(all.gemm_aligned != vnni.gemm_aligned,
+                     strcmp(oct_kernels_name(&all), "avx512+vnni") != 0);
+}
+
 static void given_an_environment_variable_it_decides_the_table(void **state) {
     (void)state;
     oct_kernels before = *oct_kernels_current();
@@ -112,6 +130,7 @@ int main(void) {
         cmocka_unit_test(given_an_unknown_cap_the_choices_are_named),
         cmocka_unit_test(given_a_cap_above_this_cpu_it_is_refused),
         cmocka_unit_test(given_any_features_the_table_is_whole),
+        cmocka_unit_test(given_other_bits_the_table_has_another_name),
         cmocka_unit_test(given_an_environment_variable_it_decides_the_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -129,6 +129,49 @@ static void given_delayed_scales_a_resumed_run_remembers_them(void **state) {
     resume(LIST(DELAYED), LIST(DELAYED, "--checkpoint.load_step=3"));
 }
 
+#define EXPERTS                                                                                    \
+    "--model.name=deepseek_v3", "--model.args.moe_inter_dim=32", "--model.args.kv_lora_rank=32",   \
+        "--model.converters=npu_gmm,quantize.linear.mx,quantize.grouped_mm.mx"
+
+static void
+given_experts_one_recipe_for_them_and_another_for_linears_learn_it_by_heart(void **state) {
+    (void)state;
+    overfit(LIST(OVERFIT, EXPERTS, "--quantize.linear.mx.recipe_name=mxfp8",
+                 "--quantize.grouped_mm.mx.recipe_name=hif8"));
+    overfit(LIST(OVERFIT, EXPERTS, "--quantize.linear.mx.recipe_name=hif8",
+                 "--quantize.grouped_mm.mx.recipe_name=mxfp8"));
+}
+
+/* The routers' biases move fast here, so that forgetting them would show; so would the amaxes. */
+static void given_experts_a_resumed_run_remembers_their_biases_and_scales(void **state) {
+    (void)state;
+#define BALANCED                                                                                   \
+    EXPERTS, "--model.args.load_balance_coeff=0.1", "--checkpoint.enable",                         \
+        "--training.global_batch_size=4",                                                          \
+        "--quantize.grouped_mm.mx.recipe_name=delayed_per_tensor_HiF8_HiF8_HiF8"
+    resume(LIST(BALANCED), LIST(BALANCED, "--checkpoint.load_step=3"));
+}
+
+static void given_a_forced_balance_every_step_reports_an_even_load(void **state) {
+    (void)state;
+    workshop w;
+    oct_job job;
+    workshop_open(&w, 4000);
+    load_job(&w, &job,
+             LIST("--model.name=qwen3", "--model.flavor=demo_moe", "--model.args.moe_inter_dim=32",
+                  "--debug.moe_force_load_balance"));
+    oct_trainer *t = make_trainer(&job);
+    for (int i = 0; i < 2; i++) {
+        oct_step_result result = step_once(t);
+        assert_int_equal(result.expert_load.n_experts, 2 * 8);
+        assert_true(result.expert_load.largest_over_mean == 1.0);
+        assert_true(result.expert_load.idle_share == 0.0);
+    }
+    oct_trainer_destroy(t);
+    oct_job_free(&job);
+    workshop_close(&w);
+}
+
 /* A finished run's checkpoint as the start of another: its weights alone, or all of it. */
 static void given_a_checkpoint_to_start_from_it_is_read(void **state) {
     (void)state;
@@ -377,6 +420,10 @@ int main(void) {
         cmocka_unit_test(given_one_batch_hif8_learns_it_by_heart),
         cmocka_unit_test(given_a_resumed_run_its_bits_are_those_of_one_that_never_stopped),
         cmocka_unit_test(given_delayed_scales_a_resumed_run_remembers_them),
+        cmocka_unit_test(
+            given_experts_one_recipe_for_them_and_another_for_linears_learn_it_by_heart),
+        cmocka_unit_test(given_experts_a_resumed_run_remembers_their_biases_and_scales),
+        cmocka_unit_test(given_a_forced_balance_every_step_reports_an_even_load),
         cmocka_unit_test(given_a_checkpoint_to_start_from_it_is_read),
         cmocka_unit_test(given_a_model_for_export_training_does_not_go_on_from_it),
         cmocka_unit_test(given_one_or_two_threads_the_bits_are_the_same),

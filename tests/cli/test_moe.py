@@ -1,0 +1,89 @@
+"""Models with experts as a user drives them: what the log says, what a plan lists, what is refused."""
+import json
+
+from program import main
+from training import Training
+
+MOE = ["--model.name=deepseek_v3", "--model.args.moe_inter_dim=32", "--model.args.kv_lora_rank=32"]
+GROUPED = "--model.converters=npu_gmm,quantize.linear.mx,quantize.grouped_mm.mx"
+
+
+class Moe(Training):
+    def test_given_the_keywords_of_check_lists_the_log_has_them(self):
+        out = self.accepted(["train", "job.toml", GROUPED, "--metrics.log_freq=2"] + MOE).stdout
+        for words in ("MX training active with recipe mxfp8", "Swapped to MXLinear_NPU layers: ",
+                      "mxfp8 MoE training enabled",
+                      "[MXFP8/Hif8 GMM] Replaced 1 NPU GMM methods/functions"):
+            self.assertIn(words, out)
+        for step in (1, 2, 4):
+            self.assertRegex(out, r"step:  %d  expert load: largest [1-4]\.\d\d of the mean, "
+                                  r"\d+\.\d%% idle\n" % step)
+        with open(self.path("out", "metrics.jsonl")) as file:
+            line = json.loads(file.readline())
+        self.assertGreaterEqual(line["expert_largest_over_mean"], 1)
+        self.assertLessEqual(line["expert_idle_share"], 1)
+
+    def test_given_a_dense_model_the_log_has_no_load(self):
+        out = self.accepted(["train", "job.toml"]).stdout
+        self.assertNotIn("expert", out)
+
+    def test_given_a_plan_experts_are_rows_and_the_gate_is_kept(self):
+        rows = json.loads(self.accepted(["plan", "job.toml", GROUPED, "--json"] + MOE).stdout)
+        by_name = {row["name"]: row for row in rows["modules"]}
+        experts = by_name["layers.1.moe.experts"]
+        self.assertEqual(experts["shape"], [8, 32, 64])
+        self.assertEqual((experts["type"], experts["recipe"]), ("MXGroupedExperts", "mxfp8"))
+        self.assertEqual(by_name["layers.1.moe.router.gate"]["recipe"], None)
+        self.assertEqual(by_name["layers.1.moe.shared_experts.w1"]["recipe"], "mxfp8")
+        self.assertEqual((rows["experts"], rows["experts_converted"]), (1, 1))
+        out = self.accepted(["plan", "job.toml", "--model.converters=npu_gmm"] + MOE).stdout
+        self.assertRegex(out, r"layers\.1\.moe\.experts +8x32x64 +GroupedExperts +kept")
+
+    def test_given_fqns_only_those_experts_are_converted(self):
+        more = MOE + ["--model.args.n_layers=3", "--quantize.grouped_mm.mx.fqns=layers.2.moe"]
+        rows = json.loads(self.accepted(["plan", "job.toml", GROUPED, "--json"] + more).stdout)
+        recipes = {row["name"]: row["recipe"] for row in rows["modules"]}
+        self.assertEqual(recipes["layers.1.moe.experts"], None)
+        self.assertEqual(recipes["layers.2.moe.experts"], "mxfp8")
+        self.assertEqual((rows["experts"], rows["experts_converted"]), (2, 1))
+        out = self.accepted(["train", "job.toml", GROUPED, "--training.steps=1"] + more).stdout
+        self.assertIn("Replaced 1 NPU GMM", out)
+
+    def test_given_a_wrong_order_of_converters_the_right_one_is_named(self):
+        for converters in ("quantize.grouped_mm.mx", "quantize.grouped_mm.mx,npu_gmm"):
+            self.refused(["train", "job.toml", "--model.converters=" + converters] + MOE,
+                         "needs \"npu_gmm\" before it", "\"npu_gmm\", ...")
+        self.accepted(["plan", "job.toml", "--model.converters=grouped_mm,quantize.grouped_mm.mx"] + MOE)
+
+    def test_given_a_dense_model_a_converter_of_experts_is_refused(self):
+        self.refused(["train", "job.toml", "--model.converters=npu_gmm"],
+                     "\"npu_gmm\" converts nothing", "expert module")
+
+    def test_given_experts_that_cannot_be_one_line_says_why(self):
+        for words, args in ((("top_k", "num_experts (8)", "got 9"), ["--model.args.top_k=9"]),
+                            (("num_expert_groups", "divisor of 8", "got 3"),
+                             ["--model.args.num_expert_groups=3"]),
+                            (("a router without experts",), ["--model.args.num_experts=0"]),
+                            (("score_func", "\"softmax\"", "\"relu\""),
+                             ["--model.args.score_func=relu"])):
+            self.refused(["train", "job.toml"] + MOE + args, *words)
+
+    def test_given_a_checkpoint_eval_and_generate_read_it(self):
+        self.accepted(["train", "job.toml", "--checkpoint.enable", GROUPED] + MOE)
+        mx = json.loads(self.accepted(["eval", "out", "text.txt", "--json"]).stdout)
+        bf16 = json.loads(self.accepted(["eval", "out", "text.txt", "--json", "--recipe", "bf16"]).stdout)
+        self.assertNotEqual(mx["loss"], bf16["loss"])
+        self.assertLess(abs(mx["loss"] - bf16["loss"]), 0.1)
+        sample = ["generate", "out", "--prompt", "the lord", "--max-new-tokens", 8]
+        one = self.accepted(sample).stdout
+        self.assertTrue(one.startswith("the lord"))
+        self.assertEqual(one, self.accepted(sample).stdout)
+
+    def test_given_recipes_compare_runs_experts_in_each(self):
+        out = self.accepted(["compare", "job.toml", GROUPED, "--recipes", "bf16,mxfp8,hif8"] + MOE).stdout
+        rows = [line.split() for line in out.splitlines()]
+        self.assertEqual([row[0] for row in rows[1:4]], ["bf16", "mxfp8", "hif8"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,9 +1,11 @@
-/* usage: model_dump FOLDER MODEL KEY=VALUE...
+/* usage: model_dump FOLDER MODEL FLAVOR KEY=VALUE...
  *
- * Builds the debugmodel flavor of MODEL with the integer dimensions given, draws weights, tokens
- * and targets, takes one training step in fp32 and writes FOLDER/weights.safetensors (torchtitan's
- * names), FOLDER/hf.safetensors (Hugging Face's names and layout) and FOLDER/step.safetensors
- * (tokens, targets, loss, and "grad." + name of every gradient). model_torch.py reads them. */
+ * Builds the flavor of MODEL with the dimensions given, draws weights, tokens and targets, takes
+ * one training step in fp32 and writes FOLDER/weights.safetensors (torchtitan's names),
+ * FOLDER/hf.safetensors (Hugging Face's names and layout) and FOLDER/step.safetensors (tokens,
+ * targets, loss, and "grad." + name of every gradient). Routers get biases that are not zero; of
+ * each, the step file has "tokens." + name, the tokens of each expert, and "moved." + name, the
+ * bias after the step. model_torch.py reads them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,17 +19,26 @@
 
 enum { B = 2, S = 33 };
 
+static oct_arg read_value(const char *text) {
+    char *end;
+    oct_arg value = {.type = OCT_ARG_INT, .i = strtoll(text, &end, 10)};
+    if (strcmp(text, "true") == 0 || strcmp(text, "false") == 0)
+        return (oct_arg){.type = OCT_ARG_BOOL, .b = text[0] == 't'};
+    if (*end == '.')
+        return (oct_arg){.type = OCT_ARG_DOUBLE, .d = strtod(text, NULL)};
+    if (*end)
+        return (oct_arg){.type = OCT_ARG_TEXT, .text = text};
+    return value;
+}
+
 static oct_status read_args(int argc, char **argv, oct_model_args *args, oct_error *err) {
-    oct_status status = oct_model_args_flavor(argv[2], "debugmodel", args, err);
-    for (int i = 3; !status && i < argc; i++) {
+    oct_status status = oct_model_args_flavor(argv[2], argv[3], args, err);
+    for (int i = 4; !status && i < argc; i++) {
         char *equals = strchr(argv[i], '=');
         if (!equals)
             return oct_fail(err, OCT_INVALID, "%s: expected KEY=VALUE", argv[i]);
         *equals = '\0';
-        oct_arg value = {.type = OCT_ARG_INT, .i = atoll(equals + 1)};
-        if (strcmp(equals + 1, "true") == 0 || strcmp(equals + 1, "false") == 0)
-            value = (oct_arg){.type = OCT_ARG_BOOL, .b = equals[1] == 't'};
-        status = oct_model_args_set(args, argv[i], value, err);
+        status = oct_model_args_set(args, argv[i], read_value(equals + 1), err);
     }
     return status;
 }
@@ -48,6 +59,37 @@ static oct_status add(oct_safetensors_writer *writer, const char *name, const oc
     return oct_safetensors_writer_add(writer, &item, err);
 }
 
+/* Of each layer with experts the buffer as it is now, under `prefix` and its name: copies in
+ * `keep`, which lives until commit. */
+static oct_status add_buffers(oct_safetensors_writer *writer, const oct_model *model,
+                              const char *prefix, oct_arena *keep, oct_error *err) {
+    const oct_model_args *args = oct_model_get_args(model);
+    oct_status status = OCT_OK;
+    for (int64_t i = 0; !status && i < args->n_layers; i++) {
+        const oct_moe *moe = oct_model_moe(model, i);
+        size_t size = strlen(prefix) + 96;
+        char *name = oct_arena_alloc(keep, size);
+        if (!name)
+            return oct_fail_memory(err);
+        if (!moe)
+            continue;
+        bool counts = strcmp(prefix, "tokens.") == 0;
+        size_t n_bytes = (size_t)args->num_experts * (counts ? sizeof(int64_t) : sizeof(float));
+        void *copy = oct_arena_alloc(keep, n_bytes);
+        if (!copy)
+            return oct_fail_memory(err);
+        memcpy(copy, counts ? (const void *)moe->tokens_per_expert : moe->expert_bias, n_bytes);
+        snprintf(name, size, "%s%s.expert_bias", prefix, moe->base.name);
+        const oct_safetensors_item item = {.name = name,
+                                           .dtype = counts ? OCT_I64 : OCT_F32,
+                                           .n_dims = 1,
+                                           .shape = {args->num_experts},
+                                           .data = copy};
+        status = oct_safetensors_writer_add(writer, &item, err);
+    }
+    return status;
+}
+
 static oct_status write_weights(const oct_model *model, const char *path, oct_error *err) {
     oct_safetensors_writer *writer;
     oct_status status = oct_safetensors_writer_create(path, &writer, err);
@@ -55,15 +97,45 @@ static oct_status write_weights(const oct_model *model, const char *path, oct_er
         return status;
     int64_t n;
     oct_param *const *params = oct_model_params(model, &n);
+    oct_arena *keep = oct_arena_create();
+    if (!keep)
+        status = oct_fail_memory(err);
     for (int64_t i = 0; !status && i < n; i++)
         status = add(writer, params[i]->name, params[i], params[i]->value, err);
-    return commit(writer, status, err);
+    if (!status)
+        status = add_buffers(writer, model, "", keep, err);
+    status = commit(writer, status, err);
+    oct_arena_destroy(keep);
+    return status;
+}
+
+/* Experts: one tensor each there. */
+static oct_status add_hf_experts(oct_safetensors_writer *writer, const oct_model *model,
+                                 const oct_param *param, oct_arena *keep, oct_error *err) {
+    oct_status status = OCT_OK;
+    for (int64_t e = 0; !status && e < param->shape[0]; e++) {
+        char *name = oct_arena_alloc(keep, OCT_HF_MODULE_NAME_SIZE);
+        if (!name)
+            return oct_fail_memory(err);
+        if (!oct_hf_expert_name(oct_model_get_args(model)->family, param->name, e, name))
+            return oct_fail(err, OCT_FAILED, "%s: has no Hugging Face name", param->name);
+        const oct_safetensors_item item = {.name = name,
+                                           .dtype = OCT_F32,
+                                           .n_dims = 2,
+                                           .shape = {param->shape[1], param->shape[2]},
+                                           .data = param->value +
+                                                   e * param->shape[1] * param->shape[2]};
+        status = oct_safetensors_writer_add(writer, &item, err);
+    }
+    return status;
 }
 
 /* Names and permuted copies must live until commit: *keep is an arena of theirs. */
 static oct_status add_hf(oct_safetensors_writer *writer, const oct_model *model,
                          const oct_param *param, oct_arena *keep, oct_error *err) {
     const oct_model_args *args = oct_model_get_args(model);
+    if (param->n_dims == 3)
+        return add_hf_experts(writer, model, param, keep, err);
     char *name = oct_arena_alloc(keep, OCT_HF_MODULE_NAME_SIZE);
     if (!name)
         return oct_fail_memory(err);
@@ -99,7 +171,7 @@ static oct_status write_hf(const oct_model *model, const char *path, oct_error *
     return status;
 }
 
-static oct_status write_step(const oct_model *model, const char *path, const int32_t *tokens,
+static oct_status write_step(oct_model *model, const char *path, const int32_t *tokens,
                              const int32_t *targets, double loss, oct_error *err) {
     oct_safetensors_writer *writer;
     oct_status status = oct_safetensors_writer_create(path, &writer, err);
@@ -126,6 +198,11 @@ static oct_status write_step(const oct_model *model, const char *path, const int
         snprintf(name, size, "grad.%s", params[i]->name);
         status = add(writer, name, params[i], params[i]->grad, err);
     }
+    if (!status)
+        status = add_buffers(writer, model, "tokens.", keep, err);
+    oct_model_update_routing(model);
+    if (!status)
+        status = add_buffers(writer, model, "moved.", keep, err);
     status = commit(writer, status, err);
     oct_arena_destroy(keep);
     return status;
@@ -156,6 +233,9 @@ static oct_status dump(oct_model *model, const char *folder, oct_error *err) {
     for (int i = 0; i < B * S; i++)
         targets[i] = i % S == S - 1 ? OCT_IGNORE_LABEL : tokens[i + 1];
     oct_model_init(model, 1);
+    for (int64_t i = 0; i < args->n_layers; i++)
+        for (int64_t e = 0; oct_model_moe(model, i) && e < args->num_experts; e++)
+            oct_model_moe(model, i)->expert_bias[e] = 0.02f * (float)((7 * e + i) % 5);
     double loss;
     oct_status status = train(model, tokens, targets, &loss);
     if (status)
@@ -177,8 +257,8 @@ int main(int argc, char **argv) {
     oct_error err = {0};
     oct_model_args args;
     oct_model *model = NULL;
-    if (argc < 3) {
-        fprintf(stderr, "usage: model_dump FOLDER MODEL KEY=VALUE...\n");
+    if (argc < 4) {
+        fprintf(stderr, "usage: model_dump FOLDER MODEL FLAVOR KEY=VALUE...\n");
         return 2;
     }
     oct_status status = read_args(argc, argv, &args, &err);

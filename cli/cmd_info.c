@@ -12,6 +12,7 @@
 #include "cli.h"
 #include "kernel/gemm.h"
 #include "kernel/select.h"
+#include "comm/comm.h"
 #include "options.h"
 
 static void print_cpu(void) {
@@ -49,6 +50,7 @@ oct_status cli_info(int argc, char **argv, oct_error *err) {
         printf("octet: %s\n", OCT_VERSION);
         print_cpu();
         printf("threads: %d\n", oct_threads());
+        printf("mpi: %s\n", oct_comm_library());
         print_libraries();
     }
     cli_args_free(&args);

@@ -51,7 +51,7 @@ static oct_status load_and_train(const cli_args *args, oct_error *err) {
     if (status == OCT_OK)
         status = train(world, &job, args, err);
     oct_job_free(&job);
-    cli_world_close(world, status);
+    cli_world_close(world, status, err);
     return status;
 }
 

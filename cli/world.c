@@ -14,18 +14,31 @@ oct_status cli_world_open(oct_comm **world, oct_error *err) {
     return status;
 }
 
+static const char *message_of(const oct_error *err) {
+    return err->message[0] ? err->message : "out of memory";
+}
+
+static void say(const oct_error *err) {
+    cli_progress_end();
+    fprintf(stderr, "octet: %s\n", message_of(err));
+}
+
 void cli_world_failed(oct_comm *world, oct_status status, const oct_error *err) {
     if (oct_comm_size(world) == 1 || oct_comm_agreed_to_fail(world))
         return;
     cli_progress_end();
-    fprintf(stderr, "octet: rank %d: %s\n", oct_comm_rank(world),
-            err->message[0] ? err->message : "out of memory");
+    fprintf(stderr, "octet: rank %d: %s\n", oct_comm_rank(world), message_of(err));
     oct_comm_abort(world, oct_status_exit_code(status));
 }
 
-void cli_world_close(oct_comm *world, oct_status status) {
-    bool silent = oct_comm_rank(world) > 0;
+void cli_world_close(oct_comm *world, oct_status status, const oct_error *err) {
+    bool alone = oct_comm_size(world) == 1, first = oct_comm_rank(world) == 0;
+    if (!alone && status != OCT_OK) {
+        if (first)
+            say(err);
+        oct_comm_barrier(world); /* a launcher may end all at the first exit: not before the word */
+    }
     oct_comm_destroy(world);
-    if (silent && status != OCT_OK)
+    if (!alone && status != OCT_OK)
         exit(oct_status_exit_code(status));
 }

@@ -95,8 +95,9 @@ oct_tensor oct_plan_row_history(const oct_plan_row *row);
  * that train together take their maxima first. */
 oct_tensor oct_plan_row_amaxes(const oct_plan_row *row);
 
-/* The table for people, and the same as JSON. */
+/* The table for people, and the same as JSON; `more`: members to add, each after a comma, or NULL.
+ */
 void oct_plan_render(const oct_plan *plan, oct_strbuf *text);
-void oct_plan_render_json(const oct_plan *plan, oct_strbuf *text);
+void oct_plan_render_json(const oct_plan *plan, const char *more, oct_strbuf *text);
 
 #endif

@@ -95,7 +95,7 @@ static void json_row(oct_strbuf *text, const oct_plan_row *row) {
                       (long long)row->bytes_dense, (long long)row->bytes_quantized);
 }
 
-void oct_plan_render_json(const oct_plan *plan, oct_strbuf *text) {
+void oct_plan_render_json(const oct_plan *plan, const char *more, oct_strbuf *text) {
     totals t = sum(plan);
     oct_strbuf_puts(text, "{\n  \"modules\": [\n");
     for (int64_t i = 0; i < plan->n_rows; i++) {
@@ -110,7 +110,8 @@ void oct_plan_render_json(const oct_plan *plan, oct_strbuf *text) {
     oct_strbuf_printf(
         text,
         "],\n  \"linears\": %lld,\n  \"linears_converted\": %lld,\n  \"experts\": %lld,\n"
-        "  \"experts_converted\": %lld,\n  \"bytes_bf16\": %lld,\n  \"bytes_planned\": %lld\n}\n",
+        "  \"experts_converted\": %lld,\n  \"bytes_bf16\": %lld,\n  \"bytes_planned\": %lld%s\n}\n",
         (long long)t.n_linears, (long long)t.n_linears_converted, (long long)t.n_experts,
-        (long long)t.n_experts_converted, (long long)t.bytes_dense, (long long)t.bytes_planned);
+        (long long)t.n_experts_converted, (long long)t.bytes_dense, (long long)t.bytes_planned,
+        more ? more : "");
 }

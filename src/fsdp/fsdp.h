@@ -62,7 +62,8 @@ oct_status oct_fsdp_sum(oct_fsdp *fsdp, double *value);
 /* Bytes that all ranks together receive in one pass: forward and backward of a micro-batch. */
 typedef struct oct_fsdp_traffic {
     int64_t gather_8bit, gather_high, reduce_scatter;
-    int64_t converted;         /* of the gathers above, those of converted modules' weights */
+    int64_t replicate; /* once a step: sums of gradients over replicas, counted as reduce_scatter */
+    int64_t converted; /* of the gathers above, those of converted modules' weights */
     int64_t converted_in_bf16; /* what these would be if gathered in bf16 */
     int64_t all_in_bf16;       /* what all gathers would be */
 } oct_fsdp_traffic;

@@ -88,6 +88,7 @@ oct_status oct_fsdp_plan_traffic(oct_model *model, const oct_plan *plan,
     for (int64_t i = w.units.n_numbers - 1; i >= 0; i--)
         run_unit(&w, i, OCT_PHASE_BACKWARD);
     traffic->reduce_scatter = gradient_bytes(&w.units);
+    traffic->replicate = traffic->reduce_scatter * n_replicas * (n_replicas - 1);
     scale_to_ranks(traffic, n_shards, n_replicas);
     oct_units_clear(&w.units);
     return OCT_OK;

@@ -1,6 +1,7 @@
 /* The processes of a run: see ranks.h. */
 #include "train/ranks.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -63,6 +64,50 @@ oct_status oct_ranks_fsdp_config(const oct_job *job, oct_fsdp_config *config, bo
               (config->low_precision_linears || config->low_precision_experts);
     if (*turned)
         config->mode = OCT_GATHER_ALL;
+    return OCT_OK;
+}
+
+oct_status oct_ranks_micro_batches(const oct_job *job, int n_ranks, int64_t *n, oct_error *err) {
+    int64_t global = job->training.global_batch_size, per_round;
+    if (!oct_mul_i64(job->training.local_batch_size, n_ranks, &per_round))
+        return oct_fail(err, OCT_INVALID, "%s: training.local_batch_size: too large",
+                        oct_job_where(job, "training.local_batch_size"));
+    *n = job->training.gradient_accumulation_steps;
+    if (*n == 0)
+        *n = global < 0 ? 1 : global / per_round;
+    if (global > 0 && global % per_round != 0)
+        return oct_fail(err, OCT_INVALID,
+                        "%s: training.global_batch_size: expected a multiple of local_batch_size x "
+                        "ranks = %lld; got %lld",
+                        oct_job_where(job, "training.global_batch_size"), (long long)per_round,
+                        (long long)global);
+    return OCT_OK;
+}
+
+static double ratio(int64_t part, int64_t whole) {
+    return whole > 0 ? (double)part / (double)whole : NAN;
+}
+
+oct_status oct_ranks_plan_wire(const oct_job *job, oct_model *model, const oct_plan *plan,
+                               int n_ranks, oct_wire *wire, oct_error *err) {
+    int n_shards, n_replicas;
+    oct_fsdp_config config;
+    oct_fsdp_traffic t;
+    *wire = (oct_wire){.n_ranks = n_ranks};
+    oct_status status = oct_ranks_degrees(job, n_ranks, &n_shards, &n_replicas, err);
+    if (!status)
+        status = oct_ranks_micro_batches(job, n_ranks, &wire->n_passes, err);
+    if (!status)
+        status = oct_ranks_fsdp_config(job, &config, &wire->turned, err);
+    if (status)
+        return status;
+    if (oct_fsdp_plan_traffic(model, plan, &config, n_shards, n_replicas, &t))
+        return oct_fail_memory(err);
+    wire->gather_8bit = wire->n_passes * t.gather_8bit;
+    wire->gather_high = wire->n_passes * t.gather_high;
+    wire->reduce_scatter = wire->n_passes * t.reduce_scatter + t.replicate;
+    wire->converted_ratio = ratio(t.converted, t.converted_in_bf16);
+    wire->whole_ratio = ratio(t.gather_8bit + t.gather_high, t.all_in_bf16);
     return OCT_OK;
 }
 

@@ -22,10 +22,26 @@ typedef struct oct_ranks {
  * is for another number of them. */
 oct_status oct_ranks_degrees(const oct_job *job, int n_ranks, int *n_shards, int *n_replicas,
                              oct_error *err);
+/* Micro-batches that each of n_ranks takes a step. OCT_INVALID: the global batch doesn't divide. */
+oct_status oct_ranks_micro_batches(const oct_job *job, int n_ranks, int64_t *n, oct_error *err);
 /* What [parallelism] and the quantization tables say of gathers. A recompute turns on-demand into
  * all: *turned tells. OCT_INVALID: the tables disagree. */
 oct_status oct_ranks_fsdp_config(const oct_job *job, oct_fsdp_config *config, bool *turned,
                                  oct_error *err);
+
+/* Bytes that a step on n_ranks processes moves, all ranks together: what metrics.jsonl will say.
+ * Not collective. The model needs no memory; recompute and frozen parameters are set already. */
+typedef struct oct_wire {
+    int n_ranks;
+    int64_t n_passes;                                 /* micro-batches of a rank in a step */
+    int64_t gather_8bit, gather_high, reduce_scatter; /* a step */
+    double converted_ratio; /* converted modules' weights: gathered bytes over those of bf16; NaN:
+                               nothing is gathered */
+    double whole_ratio;     /* the same of all weights */
+    bool turned;            /* recompute turned on-demand into all */
+} oct_wire;
+oct_status oct_ranks_plan_wire(const oct_job *job, oct_model *model, const oct_plan *plan,
+                               int n_ranks, oct_wire *wire, oct_error *err);
 
 /* Collective. `world` NULL: one process. */
 oct_status oct_ranks_open(oct_comm *world, const oct_job *job, oct_ranks *ranks, oct_error *err);

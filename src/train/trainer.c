@@ -45,22 +45,11 @@ static oct_status check_saving(const oct_job *job, oct_error *err) {
 
 static oct_status plan_batches(oct_trainer *t, oct_error *err) {
     const oct_job *job = t->job;
-    int64_t global = job->training.global_batch_size;
-    int64_t per_round;
     t->B = job->training.local_batch_size;
     t->S = job->training.seq_len;
-    t->n_micro = job->training.gradient_accumulation_steps;
-    if (!oct_mul_i64(t->B, t->ranks.n_ranks, &per_round))
-        return oct_fail(err, OCT_INVALID, "%s: training.local_batch_size: too large",
-                        oct_job_where(job, "training.local_batch_size"));
-    if (t->n_micro == 0)
-        t->n_micro = global < 0 ? 1 : global / per_round;
-    if (global > 0 && global % per_round != 0)
-        return oct_fail(err, OCT_INVALID,
-                        "%s: training.global_batch_size: expected a multiple of local_batch_size x "
-                        "ranks = %lld; got %lld",
-                        oct_job_where(job, "training.global_batch_size"), (long long)per_round,
-                        (long long)global);
+    oct_status status = oct_ranks_micro_batches(job, t->ranks.n_ranks, &t->n_micro, err);
+    if (status != OCT_OK)
+        return status;
     int64_t n = 0;
     if (!oct_mul_i64(t->n_micro, t->B, &n) || !oct_mul_i64(n, t->S, &n) || n > INT32_MAX)
         return oct_fail(err, OCT_INVALID,

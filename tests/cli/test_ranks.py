@@ -1,0 +1,144 @@
+"""Training on several processes as a user starts it: mpirun octet train."""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+from program import OCTET
+from training import Training
+
+MPIRUN = shutil.which("mpirun")
+BATCH = ["--training.global_batch_size=12", "--training.local_batch_size=1", "--training.steps=6",
+         "--metrics.disable_color_printing"]
+LOW = ["--model.converters=quantize.linear.mx", "--quantize.linear.mx.enable_fsdp_low_precision_all_gather"]
+ENV = dict(os.environ, OMP_NUM_THREADS="1", OMP_WAIT_POLICY="passive",
+           OMPI_MCA_btl_vader_single_copy_mechanism="none", OMPI_ALLOW_RUN_AS_ROOT="1",
+           OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+
+
+class Ranks(Training):
+    def command(self, n, args):
+        return [MPIRUN, "--bind-to", "none", "--oversubscribe", "-n", str(n), OCTET] + [str(a) for a in args]
+
+    def run_ranks(self, n, args, timeout=100):
+        return subprocess.run(self.command(n, args), cwd=self.folder, env=ENV, text=True, errors="replace",
+                              capture_output=True, timeout=timeout)
+
+    def train(self, n, *args):
+        result = self.run_ranks(n, ["train", "job.toml"] + BATCH + list(args))
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        return result.stdout
+
+    def metrics(self, folder="out"):
+        with open(self.path(folder, "metrics.jsonl")) as file:
+            return [json.loads(line) for line in file]
+
+    def errors(self, result):
+        return [line for line in result.stderr.splitlines() if line.startswith("octet: ")]
+
+    def test_given_3_processes_losses_are_those_of_one_and_bytes_those_of_the_plan(self):
+        self.accepted(["train", "job.toml", "--job.dump_folder=one"] + BATCH + LOW)
+        out = self.train(3, *LOW)
+        for one, many in zip(self.metrics("one"), self.metrics()):
+            self.assertAlmostEqual(one["loss"], many["loss"], delta=1e-3)
+            self.assertAlmostEqual(one["grad_norm"], many["grad_norm"], delta=5e-3)
+            self.assertEqual(one["n_tokens"], many["n_tokens"])
+        plan = json.loads(self.accepted(["plan", "job.toml", "--json", "--ranks", 3] + BATCH + LOW).stdout)
+        for line in self.metrics():
+            for name in ("bytes_gather_8bit", "bytes_gather_high", "bytes_reduce_scatter"):
+                self.assertEqual(line[name], plan["wire"][name])
+        self.assertEqual(out.count("step:  1  loss"), 1)
+        self.assertIn("bytes of step 1: gather_8bit ", out)
+        self.assertIn("'on-demand' becomes 'all'", out)  # torchtitan's default recompute is selective
+
+    def test_given_groups_of_processes_losses_and_bytes_are_as_foretold_too(self):
+        groups = ["--parallelism.data_parallel_replicate_degree=2", "--activation_checkpoint.mode=none"]
+        self.accepted(["train", "job.toml", "--job.dump_folder=one"] + BATCH + LOW)
+        self.train(4, *LOW, *groups)
+        self.assertAlmostEqual(self.metrics("one")[-1]["loss"], self.metrics()[-1]["loss"], delta=1e-3)
+        plan = self.accepted(["plan", "job.toml", "--json", "--ranks", 4] + BATCH + LOW + groups).stdout
+        wire = json.loads(plan)["wire"]
+        self.assertEqual(self.metrics()[-1]["bytes_reduce_scatter"], wire["bytes_reduce_scatter"])
+        self.assertLess(wire["converted_to_bf16"], 0.52)
+
+    def test_given_a_checkpoint_of_3_processes_any_number_goes_on_from_it(self):
+        save = ["--checkpoint.enable", "--checkpoint.interval=3", "--validation.enable", *LOW]
+        self.train(3, *save)
+        whole = self.metrics()
+        def bytes_of(step):
+            with open(self.path("out", "checkpoint", step, "model-00001-of-00001.safetensors"), "rb") as file:
+                return file.read()
+        saved = bytes_of("step-6")
+        for n in (1, 2, 3):
+            shutil.rmtree(self.path("out", "checkpoint", "step-6"))
+            out = self.train(n, *save)
+            self.assertIn("Training starts at step 4", out)
+            self.assertAlmostEqual(self.metrics()[-1]["loss"], whole[-1]["loss"], delta=1e-3)
+        self.assertEqual(bytes_of("step-6"), saved)  # 3 processes again: as if never stopped
+
+    def test_given_a_wrong_job_one_process_speaks_for_all(self):
+        result = self.run_ranks(3, ["train", "job.toml", "--training.seq_len=0"])
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertEqual(len(self.errors(result)), 1, result.stderr)
+
+    def test_given_one_process_with_bad_data_all_end_with_its_message(self):
+        with open(self.path("job.toml")) as file:
+            self.write("bad.toml", file.read().replace("text.txt", "missing.txt"))
+        good = self.command(1, ["train", "job.toml"] + BATCH)
+        result = subprocess.run(good + [":", "-n", "1", OCTET, "train", "bad.toml"] + BATCH, cwd=self.folder,
+                                env=ENV, text=True, capture_output=True, timeout=30)
+        self.assertNotEqual(result.returncode, 0)
+        self.assertEqual(len(self.errors(result)), 1, result.stderr)
+        self.assertIn("rank 1: ", self.errors(result)[0])
+        self.assertIn("missing.txt", self.errors(result)[0])
+
+    def test_given_a_checkpoint_that_cannot_be_written_nobody_waits(self):
+        self.write("out/checkpoint", "a file")
+        result = self.run_ranks(3, ["train", "job.toml", "--checkpoint.enable"] + BATCH, timeout=30)
+        self.assertNotEqual(result.returncode, 0)
+        self.assertEqual(len(self.errors(result)), 1, result.stderr)
+
+    def test_given_a_killed_process_the_job_ends_and_no_checkpoint_is_half_written(self):
+        job = subprocess.Popen(self.command(3, ["train", "job.toml", "--checkpoint.enable",
+                                                "--training.steps=1000000", "--checkpoint.interval=20"]),
+                               cwd=self.folder, env=ENV, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        def victim():
+            for pid in filter(str.isdigit, os.listdir("/proc")):
+                try:
+                    if os.readlink("/proc/%s/cwd" % pid) != os.path.realpath(self.folder):
+                        continue
+                    with open("/proc/%s/environ" % pid, "rb") as file:
+                        if b"OMPI_COMM_WORLD_RANK=2\0" in file.read():
+                            return int(pid)
+                except OSError:
+                    pass
+        try:
+            deadline = time.time() + 60
+            while not os.path.exists(self.path("out", "checkpoint", "step-20")) and time.time() < deadline:
+                time.sleep(0.1)
+            pid = victim()
+            self.assertIsNotNone(pid)
+            os.kill(pid, signal.SIGKILL)
+            start = time.time()
+            job.communicate(timeout=30)
+            self.assertLess(time.time() - start, 30)
+            self.assertNotEqual(job.returncode, 0)
+        finally:
+            if job.poll() is None:
+                job.kill()
+        steps = [d for d in os.listdir(self.path("out", "checkpoint")) if "." not in d]
+        self.assertTrue(steps)
+        for step in steps:
+            self.assertTrue(os.path.exists(self.path("out", "checkpoint", step, "manifest.json")))
+
+
+if __name__ == "__main__":
+    info = subprocess.run([OCTET, "info"], text=True, capture_output=True).stdout
+    if not MPIRUN or "\nmpi: none" in info:
+        print("skipped: no mpirun, or built without MPI")
+        sys.exit(77)
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:])

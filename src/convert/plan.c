@@ -160,15 +160,32 @@ static bool concerns(const oct_converter_spec *spec, const oct_plan_row *row) {
     return row->is_experts == (spec->kind != OCT_CONVERT_LINEAR);
 }
 
-/* Counts hits of each pattern of a list and warns of those that miss. */
-static oct_status check_list(oct_plan *plan, const oct_converter_spec *spec,
-                             const oct_pattern_list *list) {
+static bool same_list(const oct_pattern_list *a, const oct_pattern_list *b) {
+    return a->key && b->key && strcmp(a->key, b->key) == 0;
+}
+
+/* Whether the list can mean this row at all: a YAML plan's lists serve all of its converters. A
+ * filter for linears may name experts and the reverse: it still means something. */
+static bool list_concerns(const oct_converter_spec *specs, int64_t n_specs,
+                          const oct_pattern_list *list, const oct_plan_row *row) {
+    for (int64_t i = 0; i < n_specs; i++)
+        if (same_list(&specs[i].exclude, list) ||
+            (same_list(&specs[i].include, list) && concerns(&specs[i], row)))
+            return true;
+    return false;
+}
+
+/* Counts hits of each pattern of a list and warns of those that miss; once for a list. */
+static oct_status check_list(oct_plan *plan, const oct_converter_spec *specs, int64_t n_specs,
+                             int64_t at, const oct_pattern_list *list) {
     int64_t n_hit = 0;
+    for (int64_t i = 0; i < at; i++)
+        if (same_list(&specs[i].include, list) || same_list(&specs[i].exclude, list))
+            return OCT_OK;
     for (int64_t p = 0; p < list->n; p++) {
         bool hit = false;
         for (int64_t i = 0; i < plan->n_rows && !hit; i++) {
-            /* A filter for linears may name experts and the reverse: it still means something. */
-            hit = (list == &spec->exclude || concerns(spec, &plan->rows[i])) &&
+            hit = list_concerns(specs, n_specs, list, &plan->rows[i]) &&
                   oct_pattern_selects(list->kind, list->patterns[p], plan->rows[i].name);
         }
         n_hit += hit;
@@ -283,9 +300,9 @@ static oct_status run_converters(oct_plan *plan, const oct_converter_spec *specs
         if (!status)
             status = check_globs(&specs[i].exclude, err);
         if (!status)
-            status = check_list(plan, &specs[i], &specs[i].include);
+            status = check_list(plan, specs, n_specs, i, &specs[i].include);
         if (!status)
-            status = check_list(plan, &specs[i], &specs[i].exclude);
+            status = check_list(plan, specs, n_specs, i, &specs[i].exclude);
         if (status)
             return status;
         int64_t n = convert_rows(plan, &specs[i]);
@@ -300,6 +317,8 @@ static oct_status run_converters(oct_plan *plan, const oct_converter_spec *specs
     if (all_at_once && n_total)
         return warn(plan, "%s: \"%s\" converts nothing: the model has no %s that it may take",
                     idle->where, idle->name, what);
+    if (all_at_once && plan->user_patterns_all_missed) /* which says more */
+        return oct_fail(err, OCT_INVALID, "%s", plan->warnings[0]);
     return oct_fail(
         err, OCT_INVALID,
         "%s: converter \"%s\" converts nothing: expected at least one %s that its patterns leave; "

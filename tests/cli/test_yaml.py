@@ -1,0 +1,132 @@
+"""MindSpeed MM jobs: the guide's plan on dense and expert models, its patterns, its recipes."""
+import json
+
+from program import main
+from training import Training
+
+JOB = """
+model:
+  model_id: %(model)s
+  model_name_or_path: hf
+data:
+  dataset_param:
+    basic_parameters:
+      dataset: text.txt
+      cutoff_len: 32
+training:
+  train_iters: 3
+  micro_batch_size: 2
+  seed: 5
+  lr: 3.0e-3
+  save: out
+  save_interval: 3
+  quantization_plan:
+    recipe_name: %(recipe)s
+    apply_modules: %(apply)s
+    ignored_modules: %(ignored)s
+    quant_converters: ['quantize.linear.mx', 'quantize.moe.mx']
+    enable_fsdp_low_precision_all_gather: True
+    fsdp_low_precision_all_gather_mode: 'on-demand'
+"""
+SIZES = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "vocab_size": 320, "max_position_embeddings": 64, "head_dim": 16}
+DENSE = dict(SIZES, model_type="llama", architectures=["LlamaForCausalLM"])
+EXPERTS = dict(SIZES, model_type="qwen3_moe", architectures=["Qwen3MoeForCausalLM"], num_experts=4,
+               num_experts_per_tok=2, moe_intermediate_size=32, norm_topk_prob=True)
+
+
+class Yaml(Training):
+    def job(self, config=DENSE, recipe="mxfp8", apply="['model.layers.{*}']", ignored="['*lm_head', '*gate']"):
+        model = "qwen3_moe" if config is EXPERTS else "llama"
+        self.write("hf/config.json", json.dumps(config))
+        with open(self.path("tokenizer.json")) as file:
+            self.write("hf/tokenizer.json", file.read())
+        self.write("job.yaml", JOB % {"model": model, "recipe": recipe, "apply": apply, "ignored": ignored})
+
+    def plan(self, *args):
+        rows = json.loads(self.accepted(["plan", "job.yaml", "--json", *args]).stdout)["modules"]
+        return {row["name"]: row for row in rows}
+
+    def converted(self):
+        return {name for name, row in self.plan().items() if row["converted"]}
+
+    def test_given_the_guides_plan_dense_and_expert_models_train(self):
+        for config, experts in ((DENSE, False), (EXPERTS, True)):
+            self.job(config)
+            out = self.accepted(["train", "job.yaml", "--job.dump_folder=%s" % experts]).stdout
+            self.assertIn("MX training active with recipe mxfp8", out)
+            self.assertEqual("mxfp8 MoE training enabled" in out, experts)
+            self.assertRegex(out, r"step:  1  loss:  6\.")
+            self.assertLessEqual(out.count("WARNING"), 2)
+
+    def test_given_the_guides_plan_all_but_head_and_gate_are_converted(self):
+        self.job()
+        self.assertEqual(len(self.converted()), 14)
+        self.assertFalse(self.plan()["lm_head"]["converted"])
+        self.assertIn("model.layers.0.self_attn.q_proj", self.converted())
+        self.job(EXPERTS)
+        self.assertEqual({n for n, row in self.plan().items() if not row["converted"]},
+                         {"lm_head", "model.layers.0.mlp.gate", "model.layers.1.mlp.gate"})
+        self.assertIn("model.layers.1.mlp.experts", self.converted())
+
+    def test_given_patterns_of_the_guide_they_select_what_it_says(self):
+        self.job(apply="['model.layers.0.self_attn']")
+        self.assertEqual(self.converted(), {"model.layers.0.self_attn.%s_proj" % p for p in "qkvo"})
+        self.job(ignored="['*q_proj', 'lm_head']")
+        self.assertEqual(len(self.converted()), 12)
+        self.assertIn("q_proj", self.plan()["model.layers.1.self_attn.q_proj"]["why"])
+        self.job(apply="['model.layers.{1-1}', '*v_proj']")
+        self.assertEqual(len(self.converted()), 8)
+
+    def test_given_no_lists_the_defaults_are_the_guides(self):
+        self.job()
+        with open(self.path("job.yaml")) as file:
+            lines = [l for l in file if not l.strip().startswith(("apply_modules", "ignored_modules", "quant_conv"))]
+        self.write("job.yaml", "".join(lines))
+        self.assertEqual(len(self.converted()), 14)
+        self.assertFalse(self.plan()["lm_head"]["converted"])
+
+    def test_given_a_gate_in_the_feed_forward_the_name_gate_does_not_match_it(self):
+        self.job(ignored="['lm_head', 'gate']")
+        self.assertIn("model.layers.0.mlp.gate_proj", self.converted())
+
+    def test_given_a_recipe_string_it_means_the_same_as_its_name(self):
+        losses = []
+        for folder, recipe in (("a", "mxfp8"), ("b", "dynamic_MX-1-1-32_E4M3_E4M3_E4M3")):
+            self.job(recipe=recipe)
+            self.accepted(["train", "job.yaml", "--job.dump_folder=" + folder])
+            with open(self.path(folder, "metrics.jsonl")) as file:
+                losses.append([json.loads(line)["loss"] for line in file])
+        self.assertEqual(*losses)
+
+    def test_given_each_accepted_recipe_it_trains_and_others_list_what_is_accepted(self):
+        for recipe in ("mxfp8-32x32", "hif8", "hif8_full_range", "delayed_pertensor_HiF8_HiF8_HiF8",
+                       "dynamic_per_channel_E4M3_E4M3_E5M2", "dynamic_mx-1-32-32_E5M2_E5M2_E5M2"):
+            self.job(recipe=recipe)
+            self.accepted(["train", "job.yaml", "--job.dump_folder=" + recipe])
+        for recipe in ("delayed_mx_E4M3_E4M3_E4M3", "dynamic_mx_HiF8_HiF8_HiF8", "nvfp4"):
+            self.job(recipe=recipe)
+            self.refused(["plan", "job.yaml"], "job.yaml:", "recipe_name", "mxfp8")
+
+    def test_given_a_malformed_brace_or_no_recipe_it_is_refused(self):
+        self.job(apply="['model.layers.{']")
+        self.refused(["plan", "job.yaml"], "apply_modules", "job.yaml:")
+        self.job(recipe="")
+        self.refused(["plan", "job.yaml"], "recipe_name")
+
+    def test_given_a_pattern_of_nothing_the_nearest_names_are_told(self):
+        self.job(apply="['model.layers.{*}.self_atn']")
+        self.refused(["plan", "job.yaml"], "self_atn", "self_attn")
+
+    def test_given_anchors_a_job_reads_as_if_written_out(self):
+        self.job()
+        with open(self.path("job.yaml")) as file:
+            text = file.read()
+        text = text.replace("apply_modules: ['model.layers.{*}']", "apply_modules: &all ['model.layers.{*}']")
+        self.write("job.yaml", text + "features:\n  recompute: true\n  recompute_plan: *all\n")
+        wire = json.loads(self.accepted(["plan", "job.yaml", "--json", "--ranks", 2]).stdout)["wire"]
+        self.assertAlmostEqual(wire["converted_to_bf16"], 1.03125)  # recompute: on-demand became all
+
+
+if __name__ == "__main__":
+    main()

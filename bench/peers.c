@@ -2,7 +2,6 @@
 #include "bench.h"
 
 #include <dlfcn.h>
-#include <omp.h>
 #include <stdlib.h>
 
 typedef int onednn_sgemm(char, char, int64_t, int64_t, int64_t, float, const float *, int64_t,
@@ -32,10 +31,14 @@ bool bench_peers_load(int threads) {
     static const char *const onednn_names[] = {"libdnnl.so.3", "libdnnl.so.2", "libdnnl.so", NULL};
     static const char *const openblas_names[] = {"libopenblas.so.0", "libopenblas.so", NULL};
     setenv("OPENBLAS_CORETYPE", "SkylakeX", 0);
-    omp_set_num_threads(threads);
     void *library = open_first(onednn_names);
-    if (library)
+    if (library) {
+        set_threads *set = NULL;
         find(library, "dnnl_sgemm", &onednn);
+        find(library, "omp_set_num_threads", &set); /* of the OpenMP that oneDNN brought along */
+        if (set)
+            set(threads);
+    }
     library = open_first(openblas_names);
     if (library) {
         set_threads *set = NULL;

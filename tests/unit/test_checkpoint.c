@@ -494,9 +494,8 @@ static void write_pieces(const float *w, const char *pieces) {
     assert_int_equal(oct_checkpoint_save("ckpt", &bare, 1, NULL), OCT_OK);
     size_t n_bytes;
     char *text = get_file("ckpt/step-1/manifest.json", &n_bytes);
-    char *end = strstr(text, "},\n \"tensors\"");
-    assert_non_null(end);
-    oct_strbuf_append(&manifest, text, (size_t)(end - text));
+    assert_non_null(strstr(text, "},\n \"tensors\""));
+    oct_strbuf_append(&manifest, text, (size_t)(strstr(text, "},\n \"tensors\"") - text));
     write_piece("a.safetensors", w, 32, &manifest);
     write_piece("b.safetensors", w + 32 * COLS, 8, &manifest);
     write_piece("c.safetensors", w, 0, &manifest);

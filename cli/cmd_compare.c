@@ -15,6 +15,7 @@
 #include "terminal.h"
 #include "train/variant.h"
 #include "twin.h"
+#include "world.h"
 
 enum {
     MAX_RECIPES = 32,
@@ -331,6 +332,8 @@ oct_status cli_compare(int argc, char **argv, oct_error *err) {
     if (status == OCT_OK && args.help)
         cli_print_help(&spec);
     else if (status == OCT_OK)
+        status = cli_world_alone("octet compare", err);
+    if (status == OCT_OK && !args.help)
         status = compare(&args, recipes, report, err);
     cli_args_free(&args);
     return status;

@@ -42,3 +42,16 @@ void cli_world_close(oct_comm *world, oct_status status, const oct_error *err) {
     if (!alone && status != OCT_OK)
         exit(oct_status_exit_code(status));
 }
+
+oct_status cli_world_alone(const char *command, oct_error *err) {
+    oct_comm *world = NULL;
+    oct_status status = cli_world_open(&world, err);
+    if (status != OCT_OK)
+        return status;
+    if (oct_comm_size(world) > 1)
+        status = oct_fail(err, OCT_INVALID,
+                          "%s: runs in one process; expected no launcher; got %d processes",
+                          command, oct_comm_size(world));
+    cli_world_close(world, status, err);
+    return status;
+}

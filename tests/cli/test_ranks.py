@@ -85,6 +85,11 @@ class Ranks(Training):
         self.assertEqual(result.returncode, 2, result.stderr)
         self.assertEqual(len(self.errors(result)), 1, result.stderr)
 
+    def test_given_compare_on_several_processes_it_is_refused(self):
+        result = self.run_ranks(2, ["compare", "job.toml"])
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("one process", self.errors(result)[0])
+
     def test_given_one_process_with_bad_data_all_end_with_its_message(self):
         with open(self.path("job.toml")) as file:
             self.write("bad.toml", file.read().replace("text.txt", "missing.txt"))

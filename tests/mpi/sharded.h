@@ -21,6 +21,7 @@ typedef struct setup {
     oct_recompute recompute;
     int tied;
     int convert_head;
+    int experts; /* 5 of them a layer, of 40 hidden rows */
 } setup;
 
 typedef struct replica {
@@ -37,7 +38,14 @@ typedef struct replica {
 /* Rows that are no multiples of 32, fewer blocks than ranks, heads that share keys. */
 static inline oct_model_args small_args(const setup *s) {
     oct_model_args args;
-    assert_int_equal(oct_model_args_flavor("llama3", "demo", &args, NULL), OCT_OK);
+    assert_int_equal(oct_model_args_flavor(s->experts ? "qwen3" : "llama3",
+                                           s->experts ? "demo_moe" : "demo", &args, NULL),
+                     OCT_OK);
+    if (s->experts) {
+        args.num_experts = 5;
+        args.top_k = 2;
+        args.moe_inter_dim = 40;
+    }
     args.vocab_size = 90;
     args.dim = 80;
     args.n_layers = 2;
@@ -51,20 +59,26 @@ static inline oct_model_args small_args(const setup *s) {
 }
 
 static inline oct_plan *plan_model(oct_model *model, const setup *s, oct_recipe *recipe) {
-    static const char *const head[] = {"output"};
+    static const char *const kept[] = {"router.gate", "output"};
     oct_error err = {0};
     oct_plan *plan = NULL;
     if (s->recipe && oct_recipe_parse(s->recipe, recipe, &err))
         fail_msg("%s", err.message);
     recipe->amax_history_len = 2;
-    const oct_converter_spec spec = {
-        .kind = OCT_CONVERT_LINEAR,
-        .name = "quantize.linear.mx",
-        .where = "test",
-        .recipe = recipe,
-        .exclude = {.kind = OCT_PATTERN_SUBSTRING, .patterns = head, .n = !s->convert_head}};
-    if (oct_plan_create(oct_model_root(model), &spec, s->recipe ? 1 : 0, false, NULL, NULL, &plan,
-                        &err))
+    const oct_pattern_list exclude = {
+        .kind = OCT_PATTERN_SUBSTRING, .patterns = kept, .n = s->convert_head ? 1 : 2};
+    const oct_converter_spec specs[] = {{.kind = OCT_CONVERT_LINEAR,
+                                         .name = "quantize.linear.mx",
+                                         .where = "test",
+                                         .recipe = recipe,
+                                         .exclude = exclude},
+                                        {.kind = OCT_CONVERT_GROUPED_MM, .name = "npu_gmm"},
+                                        {.kind = OCT_CONVERT_EXPERTS,
+                                         .name = "quantize.grouped_mm.mx",
+                                         .where = "test",
+                                         .recipe = recipe}};
+    int64_t n_specs = !s->recipe ? 0 : s->experts ? 3 : 1;
+    if (oct_plan_create(oct_model_root(model), specs, n_specs, false, NULL, NULL, &plan, &err))
         fail_msg("%s", err.message);
     return plan;
 }

@@ -8,6 +8,7 @@
 
 #include "base/rng.h"
 #include "fsdp/shard.h"
+#include "nn/experts.h"
 #include "nn/linear.h"
 
 static oct_comm *world;
@@ -98,21 +99,21 @@ static void check_copy(const oct_qmatrix *got, const oct_qmatrix *expected, cons
         fail_msg("%s: gathered codes or scales differ", recipe);
 }
 
-static void check_weight(replica *sharded, replica *whole, const oct_linear *linear,
+static void check_matrix(replica *sharded, replica *whole, const oct_param *param, int64_t expert,
                          oct_along which) {
-    const oct_param *reference = oct_model_find_param(whole->model, linear->weight->name);
+    const oct_param *reference = oct_model_find_param(whole->model, param->name);
     oct_quantized got, expected;
     oct_amax got_amax = {.use = -1.0f}, amax = {.use = -1.0f};
-    assert_int_equal(oct_weights_quantized(sharded->weights, linear->weight, 0, linear->recipe,
-                                           which, &got_amax, &got),
+    assert_int_equal(oct_weights_quantized(sharded->weights, param, expert, &sharded->recipe, which,
+                                           &got_amax, &got),
                      OCT_OK);
-    assert_int_equal(oct_weights_quantized(whole->weights, reference, 0, &whole->recipe,
+    assert_int_equal(oct_weights_quantized(whole->weights, reference, expert, &whole->recipe,
                                            OCT_ALONG_BOTH, &amax, &expected),
                      OCT_OK);
     for (int dim = 0; dim < 2; dim++)
         if (which & (dim ? OCT_ALONG_1 : OCT_ALONG_0))
-            check_copy(&got.along[dim], &expected.along[dim], linear->recipe->name);
-    if (linear->recipe->granularity == OCT_PER_TENSOR)
+            check_copy(&got.along[dim], &expected.along[dim], sharded->recipe.name);
+    if (sharded->recipe.granularity == OCT_PER_TENSOR)
         assert_true(got_amax.seen == amax.seen);
 }
 
@@ -125,10 +126,14 @@ typedef struct check {
 static oct_status check_module(oct_module *m, void *context) {
     check *c = context;
     const oct_linear *linear = oct_linear_from(m);
+    const oct_experts *experts = oct_experts_from(m);
     if (linear && linear->recipe) {
-        check_weight(c->sharded, c->whole, linear, c->which);
+        check_matrix(c->sharded, c->whole, linear->weight, 0, c->which);
         c->n++;
     }
+    for (int w = 0; experts && w < OCT_N_EXPERT_WEIGHTS; w++)
+        for (int64_t e = 0; e < experts->n_experts; e++, c->n++)
+            check_matrix(c->sharded, c->whole, experts->w[w], e, c->which);
     return OCT_OK;
 }
 
@@ -178,7 +183,7 @@ static void check_gathers(const setup *s) {
     }
     before(&sharded, 0, OCT_PHASE_BACKWARD);
     after(&sharded, 0, OCT_PHASE_BACKWARD);
-    assert_int_equal(c.n, 4 * 7);
+    assert_int_equal(c.n, s->experts ? 4 * (4 + 3 * 5) : 4 * 7);
     replica_close(&sharded);
     replica_close(&whole);
 }
@@ -193,6 +198,9 @@ static void given_any_recipe_gathered_codes_are_those_of_one_process(void **stat
         check_gathers(&(setup){.recipe = recipes[i],
                                .config = with(OCT_GATHER_MINIMAL, OCT_RESHARD_NEVER),
                                .recompute = OCT_RECOMPUTE_FULL});
+        check_gathers(&(setup){.recipe = recipes[i],
+                               .config = with(OCT_GATHER_ON_DEMAND, OCT_RESHARD_AFTER_FORWARD),
+                               .experts = 1});
     }
 }
 
@@ -227,7 +235,9 @@ static double train_step(replica *r, const int32_t *tokens, const int32_t *targe
         oct_ranks ranks = {.world = r->comm, .n_ranks = n_ranks};
         assert_int_equal(oct_comm_sum_f64(r->comm, sums, 2), OCT_OK);
         assert_int_equal(oct_ranks_reduce_amaxes(&ranks, r->plan, &err), OCT_OK);
+        assert_int_equal(oct_ranks_sum_routing(&ranks, r->model, &err), OCT_OK);
     }
+    oct_model_update_routing(r->model);
     assert_int_equal(oct_optimizer_step(r->optimizer, 1.0f), OCT_OK);
     oct_plan_end_step(r->plan);
     return sums[0] / sums[1];
@@ -304,6 +314,44 @@ static void given_a_tied_or_converted_head_losses_are_those_of_one_process(void 
     check_training(&(setup){.recipe = "hif8", .config = config, .tied = 1, .convert_head = 1}, 20);
 }
 
+static void given_experts_losses_are_those_of_one_process(void **state) {
+    (void)state;
+    static const char *const some[] = {"mxfp8", "hif8", "delayed_per_tensor_E4M3_E4M3_E4M3"};
+    oct_fsdp_config config = with(OCT_GATHER_MINIMAL, OCT_RESHARD_AFTER_FORWARD);
+    config.activation = OCT_F32; /* a token at the border of two experts decides the same way */
+    for (int i = 0; i < 3; i++)
+        check_training(&(setup){.recipe = some[i],
+                                .config = config,
+                                .recompute = i == 0 ? OCT_RECOMPUTE_FULL : OCT_RECOMPUTE_NONE,
+                                .experts = 1},
+                       20);
+    check_training(&(setup){.config = config, .experts = 1}, 20);
+}
+
+/* ---- memory ---- */
+
+static void given_ranks_each_holds_its_share_of_weights_gradients_and_state(void **state) {
+    (void)state;
+    const setup s = {.recipe = "mxfp8",
+                     .config = with(OCT_GATHER_ON_DEMAND, OCT_RESHARD_AFTER_FORWARD)};
+    size_t n_ranks = (size_t)oct_comm_size(world), start = oct_alloc_live_bytes();
+    replica whole, sharded;
+    replica_open(&whole, &s, NULL);
+    size_t all = oct_alloc_live_bytes() - start;
+    replica_close(&whole);
+    assert_int_equal(oct_alloc_live_bytes(), start);
+    int64_t n_params, block_rows = 0;
+    replica_open(&sharded, &s, world);
+    oct_param *const *params = oct_model_params(sharded.model, &n_params);
+    for (int64_t i = 0; i < n_params; i++)
+        block_rows += OCT_SHARD_BLOCK_ROWS * oct_param_matrices(params[i]).K;
+    size_t own = oct_alloc_live_bytes() - start;
+    /* a block of each parameter may be one more than a fair share: 16 bytes an element */
+    assert_true(own <= all / n_ranks + 16 * (size_t)block_rows + (1 << 18));
+    replica_close(&sharded);
+    assert_int_equal(oct_alloc_live_bytes(), start);
+}
+
 /* ---- bytes ---- */
 
 /* Bytes that all ranks received of one kind. */
@@ -360,6 +408,7 @@ static void given_a_gather_mode_bytes_are_as_foretold_and_as_few_as_promised(voi
     check_bytes(&(setup){.config = config});
     check_bytes(&(setup){.recipe = "mxfp8", .config = with(OCT_GATHER_MINIMAL, OCT_RESHARD_NEVER)});
     check_bytes(&(setup){.recipe = "mxfp8", .config = config, .tied = 1, .convert_head = 1});
+    check_bytes(&(setup){.recipe = "mxfp8", .config = config, .experts = 1});
 }
 
 /* Sizes that are multiples of 32 in a model of a real flavor: the ratios that users are told. */
@@ -409,6 +458,8 @@ int main(void) {
         cmocka_unit_test(given_high_precision_losses_are_those_of_one_process),
         cmocka_unit_test(given_any_mode_and_checkpointing_losses_are_those_of_one_process),
         cmocka_unit_test(given_a_tied_or_converted_head_losses_are_those_of_one_process),
+        cmocka_unit_test(given_experts_losses_are_those_of_one_process),
+        cmocka_unit_test(given_ranks_each_holds_its_share_of_weights_gradients_and_state),
         cmocka_unit_test(given_a_gather_mode_bytes_are_as_foretold_and_as_few_as_promised),
         cmocka_unit_test(given_a_flavor_the_ratios_of_converted_weights_are_those_of_the_formats),
     };

@@ -93,6 +93,73 @@ static void given_a_hugging_face_folder_its_weights_are_read(void **state) {
     workshop_close(&w);
 }
 
+/* A model with experts as Hugging Face lays it out: a tensor an expert, the biases under their own
+ * name. `left_out` (NULL: nothing) is missing. */
+static void write_hf_experts(const oct_model *model, const char *folder, const char *left_out) {
+    enum { MAX = 512 };
+    static oct_safetensors_item items[MAX];
+    static char names[MAX][OCT_HF_MODULE_NAME_SIZE];
+    const oct_model_args *args = oct_model_get_args(model);
+    int64_t n, n_items = 0;
+    oct_param *const *params = oct_model_params(model, &n);
+    for (int64_t i = 0; i < n; i++) {
+        const oct_param *p = params[i];
+        int64_t n_slices = p->n_dims == 3 ? p->shape[0] : 1,
+                size = oct_param_elements(p) / n_slices;
+        for (int64_t e = 0; e < n_slices; e++) {
+            char *name = names[n_items];
+            assert_true(n_slices > 1 ? oct_hf_expert_name(args->family, p->name, e, name)
+                                     : oct_hf_name(args->family, p->name, name));
+            oct_tensor tensor = {.dtype = OCT_F32, .n_dims = n_slices > 1 ? 2 : p->n_dims};
+            memcpy(tensor.shape, p->shape + (n_slices > 1), 2 * sizeof(int64_t));
+            tensor.data = p->value + e * size;
+            if (!left_out || strcmp(name, left_out) != 0)
+                items[n_items++] = oct_safetensors_item_of(name, &tensor);
+        }
+    }
+    for (int64_t i = args->n_dense_layers; i < args->n_layers; i++) {
+        const oct_tensor bias =
+            oct_tensor_1d(OCT_F32, args->num_experts, oct_model_moe(model, i)->expert_bias);
+        snprintf(names[n_items], sizeof names[0],
+                 "model.layers.%d.mlp.gate.e_score_correction_bias", (int)i);
+        items[n_items] = oct_safetensors_item_of(names[n_items], &bias);
+        n_items++;
+    }
+    assert_in_range(n_items, 1, MAX);
+    assert_int_equal(oct_hf_model_write(folder, items, n_items, 0, NULL), OCT_OK);
+}
+
+static void given_a_hugging_face_folder_with_experts_weights_and_biases_are_read(void **state) {
+    (void)state;
+    workshop w;
+    oct_job job;
+    oct_error err = {0};
+    int64_t n;
+    workshop_open(&w, 400);
+    load_job(&w, &job,
+             LIST("--model.name=deepseek_v3", "--model.args.moe_inter_dim=24",
+                  "--model.args.n_layers=3", "--model.args.q_lora_rank=16"));
+    oct_model *written = make_model(&job, 1), *read = make_model(&job, 2);
+    for (int e = 0; e < 8; e++)
+        oct_model_moe(written, 2)->expert_bias[e] = (float)e / 8;
+    write_hf_experts(written, w.folder, NULL);
+    if (oct_setup_parameters_from_hf(w.folder, read, &err) != OCT_OK)
+        fail_msg("%s", err.message);
+    oct_param *const *a = oct_model_params(written, &n), *const *b = oct_model_params(read, &n);
+    for (int64_t i = 0; i < n; i++)
+        assert_memory_equal(a[i]->value, b[i]->value,
+                            (size_t)oct_param_elements(a[i]) * sizeof(float));
+    assert_memory_equal(oct_model_moe(read, 2)->expert_bias, oct_model_moe(written, 2)->expert_bias,
+                        8 * sizeof(float));
+    write_hf_experts(written, w.folder, "model.layers.1.mlp.experts.7.up_proj.weight");
+    assert_int_equal(oct_setup_parameters_from_hf(w.folder, read, &err), OCT_INVALID);
+    assert_non_null(strstr(err.message, "model.layers.1.mlp.experts.7.up_proj.weight is missing"));
+    oct_model_destroy(written);
+    oct_model_destroy(read);
+    oct_job_free(&job);
+    workshop_close(&w);
+}
+
 /* Values whose binary16 is known, as the first elements of each weight. */
 static void given_half_precision_weights_they_are_widened_exactly(void **state) {
     (void)state;
@@ -136,6 +203,102 @@ static void write_yaml(const workshop *w, char path[128], const char *rest) {
                      "training:\n  train_iters: 2\n  micro_batch_size: 2\n%s",
                      w->folder, rest);
     assert_int_equal(oct_file_write(path, text, (size_t)n, NULL), OCT_OK);
+}
+
+static void write_text(const workshop *w, const char *name, const char *text) {
+    char path[128];
+    workshop_path(w, name, path);
+    assert_int_equal(oct_file_write(path, text, strlen(text), NULL), OCT_OK);
+}
+
+static void given_config_json_of_models_with_experts_their_dimensions_are_read(void **state) {
+    (void)state;
+    workshop w;
+    oct_model_args args;
+    oct_error err = {0};
+    workshop_open(&w, 400);
+#define COMMON                                                                                     \
+    "\"hidden_size\": 64, \"intermediate_size\": 96, \"num_hidden_layers\": 3, "                   \
+    "\"num_attention_heads\": 4, \"vocab_size\": 320, \"moe_intermediate_size\": 24, "             \
+    "\"num_experts_per_tok\": 2, \"hidden_act\": \"silu\""
+    write_text(&w, "config.json",
+               "{\"model_type\": \"qwen3_moe\", " COMMON ", \"num_experts\": 6, \"head_dim\": 16, "
+               "\"norm_topk_prob\": true}");
+    if (oct_setup_model_args_from_hf(w.folder, &args, &err) || oct_model_args_resolve(&args, &err))
+        fail_msg("%s", err.message);
+    assert_int_equal(args.family, OCT_MODEL_QWEN3);
+    assert_int_equal(args.num_experts, 6);
+    assert_int_equal(args.top_k, 2);
+    assert_int_equal(args.moe_inter_dim, 24);
+    assert_int_equal(args.n_dense_layers, 0);
+    assert_int_equal(args.score_func, OCT_SCORE_SOFTMAX);
+    assert_true(args.route_norm);
+    write_text(
+        &w, "config.json",
+        "{\"model_type\": \"deepseek_v3\", " COMMON ", \"n_routed_experts\": 8, "
+        "\"n_shared_experts\": 1, \"n_group\": 4, \"topk_group\": 2, "
+        "\"first_k_dense_replace\": 1, \"routed_scaling_factor\": 2.5, \"q_lora_rank\": null, "
+        "\"kv_lora_rank\": 32, \"qk_nope_head_dim\": 12, \"qk_rope_head_dim\": 8, "
+        "\"v_head_dim\": 10, \"scoring_func\": \"sigmoid\", \"rope_scaling\": {\"type\": "
+        "\"yarn\", \"factor\": 40, \"beta_fast\": 32, \"beta_slow\": 1, \"mscale\": 1.0, "
+        "\"mscale_all_dim\": 0.7, \"original_max_position_embeddings\": 4096}}");
+    if (oct_setup_model_args_from_hf(w.folder, &args, &err) || oct_model_args_resolve(&args, &err))
+        fail_msg("%s", err.message);
+    assert_int_equal(args.family, OCT_MODEL_DEEPSEEK_V3);
+    assert_int_equal(args.num_expert_groups, 4);
+    assert_int_equal(args.num_limited_groups, 2);
+    assert_int_equal(args.num_shared_experts, 1);
+    assert_int_equal(args.n_dense_layers, 1);
+    assert_int_equal(args.q_lora_rank, 0);
+    assert_int_equal(args.head_dim, 20);
+    assert_int_equal(args.score_func, OCT_SCORE_SIGMOID);
+    assert_true(args.route_norm);
+    assert_true(args.route_scale == 2.5);
+    assert_true(args.mscale == 0.7);
+    assert_int_equal(args.rope_scaling, OCT_ROPE_YARN);
+    write_text(&w, "config.json",
+               "{\"model_type\": \"qwen3_moe\", " COMMON ", \"num_experts\": 6, "
+               "\"mlp_only_layers\": [1]}");
+    assert_int_equal(oct_setup_model_args_from_hf(w.folder, &args, &err), OCT_INVALID);
+    assert_non_null(strstr(err.message, "decoder_sparse_step"));
+    workshop_close(&w);
+}
+
+/* The job of a YAML plan on experts: Hugging Face's names, the gate left alone. */
+static void given_a_yaml_plan_experts_are_converted_and_the_gate_is_not(void **state) {
+    (void)state;
+    workshop w;
+    oct_job job;
+    oct_error err = {0};
+    oct_conversion *conversion;
+    char path[128];
+    workshop_open(&w, 400);
+    write_text(&w, "config.json",
+               "{\"model_type\": \"qwen3_moe\", " COMMON ", \"num_experts\": 6, \"head_dim\": 16}");
+    write_yaml(&w, path, "  quantization_plan:\n    recipe_name: mxfp8\n");
+    if (oct_job_load(path, NULL, 0, &job, &err) != OCT_OK)
+        fail_msg("%s", err.message);
+    oct_model *model = make_model(&job, 1);
+    if (oct_conversion_create(&job, model, &conversion, &err) != OCT_OK)
+        fail_msg("%s", err.message);
+    const oct_plan *plan = oct_conversion_plan(conversion);
+    int n_experts = 0;
+    for (int64_t i = 0; i < plan->n_rows; i++) {
+        const oct_plan_row *row = &plan->rows[i];
+        bool gate = strstr(row->name, ".mlp.gate") != NULL;
+        if (row->is_experts) {
+            assert_non_null(strstr(row->name, ".mlp.experts"));
+            assert_true(row->grouped && row->recipe);
+            n_experts++;
+        }
+        if (gate)
+            assert_null(row->recipe);
+    }
+    assert_int_equal(n_experts, 3);
+    oct_model_destroy(model);
+    oct_conversion_destroy(conversion);
+    oct_job_free(&job);
+    workshop_close(&w);
 }
 
 static void given_a_yaml_job_the_dimensions_are_those_of_config_json(void **state) {
@@ -282,6 +445,9 @@ static void given_logits_sampling_obeys_temperature_top_k_and_seed(void **state)
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(given_a_hugging_face_folder_its_weights_are_read),
+        cmocka_unit_test(given_a_hugging_face_folder_with_experts_weights_and_biases_are_read),
+        cmocka_unit_test(given_config_json_of_models_with_experts_their_dimensions_are_read),
+        cmocka_unit_test(given_a_yaml_plan_experts_are_converted_and_the_gate_is_not),
         cmocka_unit_test(given_half_precision_weights_they_are_widened_exactly),
         cmocka_unit_test(given_a_yaml_job_the_dimensions_are_those_of_config_json),
         cmocka_unit_test(given_a_yaml_plan_hugging_face_names_decide),

@@ -16,8 +16,7 @@
 #include <stdlib.h>
 
 #define MAX_THREADS 1024
-#define SPINS                                                                                      \
-    4000 /* about 20 to 80 microseconds of pause instructions: longer than a step's serial gaps */
+#define SPINS 2000 /* of a pause each, 20 to 100 microseconds: longer than a step's serial gaps */
 
 static struct {
     pthread_mutex_t owner; /* held by the loop under way */

@@ -116,6 +116,10 @@ int64_t oct_comm_bytes(const oct_comm *comm, oct_traffic traffic) {
     return comm->world->bytes[traffic];
 }
 
+double oct_comm_seconds(const oct_comm *comm, oct_traffic traffic) {
+    return comm->world->seconds[traffic];
+}
+
 /* Memory for the arrays of a request: pointers and sizes for every rank. */
 static oct_status prepare(oct_comm *comm, oct_comm_request *request) {
     size_t n = (size_t)comm->size;
@@ -131,6 +135,7 @@ static oct_status prepare(oct_comm *comm, oct_comm_request *request) {
 }
 
 static void start(oct_comm *comm, oct_traffic traffic, oct_comm_request *request) {
+    request->traffic = traffic;
     for (int r = 0; r < comm->size; r++)
         if (r != comm->rank)
             comm->world->bytes[traffic] += (int64_t)request->n_receive[r];
@@ -155,6 +160,7 @@ oct_status oct_comm_end(oct_comm_request *request) {
         return OCT_OK;
     request->comm->transport->wait(request->comm, request);
     bool good = request->done == 1;
+    request->comm->world->seconds[request->traffic] += request->seconds;
     if (good && request->sum)
         add_parts(request);
     oct_free(request->parts);

@@ -55,6 +55,8 @@ typedef struct oct_comm_request {
     volatile int done;
     struct oct_comm_request *next;
     oct_comm *comm;
+    oct_traffic traffic;
+    double seconds; /* that it took, once it's done */
     /* reduce-scatter: sums of `n_sum` floats into `sum` at the end */
     float *sum;
     int64_t n_sum;
@@ -99,5 +101,8 @@ bool oct_comm_agreed_to_fail(const oct_comm *comm);
 
 /* Bytes that this process received from other ranks so far, over the world and all splits of it. */
 int64_t oct_comm_bytes(const oct_comm *comm, oct_traffic traffic);
+/* Seconds that exchanges of this kind took, from their turn on the wire to their end, waiting for
+ * ranks that come late included; of those that were ended. They overlap with computing. */
+double oct_comm_seconds(const oct_comm *comm, oct_traffic traffic);
 
 #endif

@@ -165,8 +165,11 @@ static void *run(void *unused) {
             engine.last = NULL;
         pthread_mutex_unlock(&engine.mutex);
         stop = o->kind == ORDER_STOP;
+        double start = MPI_Wtime();
         int result = obey(o);
         oct_comm_request *request = o->request;
+        if (request) /* read once it's done */
+            request->seconds = MPI_Wtime() - start;
         finish(&o->done, result);
         if (request) { /* posted by begin: nobody else frees it */
             oct_free(o);

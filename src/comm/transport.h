@@ -21,6 +21,7 @@ struct oct_comm {
     void *state;     /* the transport's own */
     oct_comm *world; /* where bytes are counted; itself for the world */
     int64_t bytes[OCT_N_TRAFFIC];
+    double seconds[OCT_N_TRAFFIC];
     bool agreed_to_fail; /* kept by the world */
 };
 

@@ -130,7 +130,7 @@ static oct_status log_and_free(oct_strbuf *b, oct_error *err) {
 static oct_status append_line(oct_metrics *metrics, const oct_step_result *result,
                               const oct_validation *validation, int64_t n_tokens_seen,
                               oct_error *err) {
-    oct_metric values[16 + OCT_N_TRAFFIC];
+    oct_metric values[16 + 2 * OCT_N_TRAFFIC];
     size_t n = 0;
     values[n++] = oct_metric_real("loss", result->loss);
     values[n++] = oct_metric_real("grad_norm", result->grad_norm);
@@ -153,8 +153,13 @@ static oct_status append_line(oct_metrics *metrics, const oct_step_result *resul
     static const char *const names[OCT_N_TRAFFIC] = {"bytes_gather_8bit", "bytes_gather_high",
                                                      "bytes_reduce_scatter", "bytes_all_to_all",
                                                      "bytes_other"};
-    for (int i = 0; i < OCT_N_TRAFFIC && result->n_ranks > 1; i++)
+    static const char *const wire_names[OCT_N_TRAFFIC] = {
+        "wire_s_gather_8bit", "wire_s_gather_high", "wire_s_reduce_scatter", "wire_s_all_to_all",
+        "wire_s_other"};
+    for (int i = 0; i < OCT_N_TRAFFIC && result->n_ranks > 1; i++) {
         values[n++] = oct_metric_integer(names[i], result->traffic[i]);
+        values[n++] = oct_metric_real(wire_names[i], result->wire_s[i]);
+    }
     return oct_metrics_file_append(metrics->file, result->step, values, n, err);
 }
 

@@ -206,13 +206,13 @@ static oct_status list_items(oct_trainer *t, snapshot *s) {
 static oct_status write_checkpoint(oct_trainer *t, const snapshot *s, const char *folder,
                                    const char *state, const char *config, oct_error *err) {
     bool yaml = t->job->form == OCT_JOB_MINDSPEED;
-    oct_checkpoint_contents contents = {
-        .step = t->steps_done,
-        .state_json = state,
-        .config_name = config ? (yaml ? "config.yaml" : "config.toml") : NULL,
-        .config_text = config,
-        .kernel_set = oct_kernels_name(oct_kernels_current()),
-        .gemm = gemm_name(t->job)};
+    oct_checkpoint_contents contents = {.step = t->steps_done,
+                                        .state_json = state,
+                                        .config_name =
+                                            config ? (yaml ? "config.yaml" : "config.toml") : NULL,
+                                        .config_text = config,
+                                        .kernel_set = oct_kernels_name(oct_kernels_current()),
+                                        .gemm = gemm_name(t->job)};
     for (int g = 0; g < OCT_CHECKPOINT_N_GROUPS; g++) {
         contents.tensors[g] = s->items[g];
         contents.n_tensors[g] = s->n[g];

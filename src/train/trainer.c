@@ -359,9 +359,12 @@ oct_status oct_trainer_step(oct_trainer *t, oct_step_result *result, oct_error *
     double start = oct_clock_s();
     oct_loss_sum own;
     int64_t n_valid, before[OCT_N_TRAFFIC];
+    double before_s[OCT_N_TRAFFIC];
     *result = (oct_step_result){.step = t->steps_done + 1, .n_ranks = t->ranks.n_ranks};
-    for (int i = 0; i < OCT_N_TRAFFIC; i++)
+    for (int i = 0; i < OCT_N_TRAFFIC; i++) {
         before[i] = oct_comm_bytes(t->ranks.world, (oct_traffic)i);
+        before_s[i] = oct_comm_seconds(t->ranks.world, (oct_traffic)i);
+    }
     oct_status status = oct_ranks_agree(&t->ranks, read_step(t, &n_valid, err), err);
     result->data_s = oct_clock_s() - start;
     double all_valid = (double)n_valid;
@@ -380,6 +383,8 @@ oct_status oct_trainer_step(oct_trainer *t, oct_step_result *result, oct_error *
         status = finish_update(t, result, err);
     if (status == OCT_OK)
         status = sum_traffic(t, before, result->traffic, err);
+    for (int i = 0; i < OCT_N_TRAFFIC; i++)
+        result->wire_s[i] = oct_comm_seconds(t->ranks.world, (oct_traffic)i) - before_s[i];
     result->duration_s = oct_clock_s() - start;
     return status;
 }

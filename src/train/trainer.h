@@ -53,6 +53,7 @@ typedef struct oct_step_result {
     double duration_s;           /* of the whole step */
     int n_ranks;
     int64_t traffic[OCT_N_TRAFFIC]; /* bytes that all ranks received in the step */
+    double wire_s[OCT_N_TRAFFIC];   /* that this rank's exchanges took; they overlap with work */
 } oct_step_result;
 
 typedef struct oct_validation {

@@ -51,6 +51,7 @@ class Ranks(Training):
         for line in self.metrics():
             for name in ("bytes_gather_8bit", "bytes_gather_high", "bytes_reduce_scatter"):
                 self.assertEqual(line[name], plan["wire"][name])
+            self.assertGreater(line["wire_s_gather_8bit"], 0)
         self.assertEqual(out.count("step:  1  loss"), 1)
         self.assertIn("bytes of step 1: gather_8bit ", out)
         self.assertIn("'on-demand' becomes 'all'", out)  # torchtitan's default recompute is selective
@@ -100,6 +101,15 @@ class Ranks(Training):
         self.assertEqual(len(self.errors(result)), 1, result.stderr)
         self.assertIn("rank 1: ", self.errors(result)[0])
         self.assertIn("missing.txt", self.errors(result)[0])
+
+    def test_given_one_process_without_memory_in_the_middle_of_a_step_the_job_ends(self):
+        args = ["train", "job.toml", "--training.seq_len=512", "--training.local_batch_size=64",
+                "--training.global_batch_size=128", "--training.steps=1", "--model.args.n_layers=4"]
+        poor = ["sh", "-c", 'ulimit -v 300000; exec "$@"', "sh", OCTET] + args
+        result = subprocess.run(self.command(1, args) + [":", "-n", "1"] + poor, cwd=self.folder, env=ENV,
+                                text=True, errors="replace", capture_output=True, timeout=30)
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("rank 1: out of memory", result.stderr)
 
     def test_given_a_checkpoint_that_cannot_be_written_nobody_waits(self):
         self.write("out/checkpoint", "a file")

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#define OCT_MAX_BUFFERS 256
+#define OCT_MAX_BUFFERS 1024 /* four a unit that stays: models of 250 layers */
 
 typedef struct oct_buffer {
     char *data;

@@ -269,7 +269,3 @@ oct_status oct_fsdp_finish_gradients(oct_fsdp *f) {
         }
     return status;
 }
-
-oct_status oct_fsdp_sum(oct_fsdp *f, double *value) {
-    return oct_comm_sum_f64(f->shard, value, 1);
-}

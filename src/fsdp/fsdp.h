@@ -56,9 +56,6 @@ void oct_fsdp_attach(oct_fsdp *fsdp, oct_step *step);
 /* After the last micro-batch of a step: gradients of the shards are summed over `replicate`. */
 oct_status oct_fsdp_finish_gradients(oct_fsdp *fsdp);
 
-/* Sums over the ranks of `shard`, which together hold every element once. */
-oct_status oct_fsdp_sum(oct_fsdp *fsdp, double *value);
-
 /* Bytes that all ranks together receive in one pass: forward and backward of a micro-batch. */
 typedef struct oct_fsdp_traffic {
     int64_t gather_8bit, gather_high, reduce_scatter;

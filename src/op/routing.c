@@ -65,28 +65,34 @@ static int64_t take_largest(const float *x, uint8_t *taken, int64_t n) {
     return best;
 }
 
+/* A task's workspace. */
+typedef struct choice_work {
+    float keys[OCT_MAX_EXPERTS], sums[OCT_MAX_EXPERTS];
+    uint8_t taken[OCT_MAX_EXPERTS], used[OCT_MAX_EXPERTS], seen[OCT_MAX_EXPERTS];
+} choice_work;
+
 /* Marks the experts outside a token's groups as taken. */
-static void limit_groups(const oct_routing_rule *rule, const float *keys, uint8_t *taken) {
-    float sums[OCT_MAX_EXPERTS];
-    uint8_t used[OCT_MAX_EXPERTS] = {0};
+static void limit_groups(const oct_routing_rule *rule, choice_work *work) {
+    const float *keys = work->keys;
+    float *sums = work->sums;
+    uint8_t *seen = work->seen;
     int64_t n = rule->n_experts / rule->n_groups;
+    memset(work->used, 0, (size_t)rule->n_groups);
     for (int64_t g = 0; g < rule->n_groups; g++) {
-        uint8_t seen[OCT_MAX_EXPERTS];
         memset(seen, 0, (size_t)n);
         sums[g] = keys[g * n + take_largest(keys + g * n, seen, n)];
         if (n > 1)
             sums[g] += keys[g * n + take_largest(keys + g * n, seen, n)];
     }
     for (int64_t i = 0; i < rule->n_limited_groups; i++)
-        take_largest(sums, used, rule->n_groups);
+        take_largest(sums, work->used, rule->n_groups);
     for (int64_t g = 0; g < rule->n_groups; g++)
-        memset(taken + g * n, !used[g], (size_t)n);
+        memset(work->taken + g * n, !work->used[g], (size_t)n);
 }
 
-static void choose(const route_run *run, const float *scores, int64_t t, int32_t *chosen) {
+static void choose(const route_run *run, const float *scores, int64_t t, choice_work *work,
+                   int32_t *chosen) {
     const oct_routing_rule *rule = run->rule;
-    float keys[OCT_MAX_EXPERTS];
-    uint8_t taken[OCT_MAX_EXPERTS];
     int64_t E = rule->n_experts, A = rule->n_active;
     if (rule->assignment == OCT_ASSIGN_IN_TURN) {
         for (int64_t j = 0; j < A; j++)
@@ -94,12 +100,12 @@ static void choose(const route_run *run, const float *scores, int64_t t, int32_t
         return;
     }
     for (int64_t e = 0; e < E; e++)
-        keys[e] = run->bias ? scores[e] + run->bias[e] : scores[e];
-    memset(taken, 0, (size_t)E);
+        work->keys[e] = run->bias ? scores[e] + run->bias[e] : scores[e];
+    memset(work->taken, 0, (size_t)E);
     if (rule->n_groups > 1)
-        limit_groups(rule, keys, taken);
+        limit_groups(rule, work);
     for (int64_t j = 0; j < A; j++)
-        chosen[j] = (int32_t)take_largest(keys, taken, E);
+        chosen[j] = (int32_t)take_largest(work->keys, work->taken, E);
 }
 
 static float sum_of_chosen(const float *scores, const int32_t *chosen, int64_t A) {
@@ -121,10 +127,11 @@ static void route_task(void *context, int64_t task, int thread) {
     const route_run *run = context;
     int64_t E = run->rule->n_experts, A = run->rule->n_active;
     int64_t end = oct_min_i64((task + 1) * TOKENS_PER_TASK, run->T);
+    choice_work work = {0};
     for (int64_t t = task * TOKENS_PER_TASK; t < end; t++) {
         float *scores = run->scores + t * E;
         score(run, scores);
-        choose(run, scores, t, run->chosen + t * A);
+        choose(run, scores, t, &work, run->chosen + t * A);
         weigh(run->rule, scores, run->chosen + t * A, run->weights + t * A);
     }
 }

@@ -47,4 +47,4 @@ TMPDIR=$work/a ip netns exec "$a" unshare --uts sh -c 'hostname octet-a; exec "$
     mpirun --allow-run-as-root --bind-to none --oversubscribe -n 2 -H 10.77.0.1:1,10.77.0.2:1 \
     --mca plm_rsh_agent "$work/agent" --mca plm_rsh_no_tree_spawn 1 \
     --mca oob_tcp_if_include 10.77.0.0/24 --mca btl_tcp_if_include 10.77.0.0/24 --mca btl tcp,self \
-    -x OMP_NUM_THREADS -x OMP_WAIT_POLICY "$@"
+    -x OMP_NUM_THREADS "$@"

@@ -15,7 +15,7 @@ MPIRUN = shutil.which("mpirun")
 BATCH = ["--training.global_batch_size=12", "--training.local_batch_size=1", "--training.steps=6",
          "--metrics.disable_color_printing"]
 LOW = ["--model.converters=quantize.linear.mx", "--quantize.linear.mx.enable_fsdp_low_precision_all_gather"]
-ENV = dict(os.environ, OMP_NUM_THREADS="1", OMP_WAIT_POLICY="passive",
+ENV = dict(os.environ, OMP_NUM_THREADS="1",
            OMPI_MCA_btl_vader_single_copy_mechanism="none", OMPI_ALLOW_RUN_AS_ROOT="1",
            OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
 

@@ -232,7 +232,7 @@ static void put_charts(const comparison *c, oct_strbuf *b) {
         if (oct_series_smooth(&c->runs[i].loss, SMOOTH, &series) == OCT_OK)
             add_curve(&k, c->twins[i].recipe, series);
     put_chart(b, &k, "Training loss (mean of 20 steps)", "nats a token");
-    for (int i = 1; i < c->n; i++) {
+    for (int i = 0; i < c->n; i++) { /* the first, a line at zero, keeps each recipe its colour */
         if (oct_series_difference(&c->runs[i].loss, &c->runs[0].loss, &series) != OCT_OK)
             continue;
         if (oct_series_smooth(&series, SMOOTH, &smooth) == OCT_OK)

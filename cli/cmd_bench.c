@@ -13,7 +13,7 @@ oct_status cli_bench(int argc, char **argv, oct_error *err) {
     const cli_option options[] = {
         {"threads", CLI_INTEGER, &threads, "N", "threads of all candidates (default: all CPUs)", 1,
          1024},
-        {"only", CLI_TEXT, &only, "WHAT", "products, skinny, linear, grouped, quantizers or errors",
+        {"only", CLI_NAME, &only, "WHAT", "products, skinny, linear, grouped, quantizers or errors",
          0, 0},
         {"large", CLI_FLAG, &large, NULL, "widths of 4096 too, which take minutes", 0, 0},
         {"json", CLI_FLAG, &json, NULL, "print JSON", 0, 0},

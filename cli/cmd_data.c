@@ -33,8 +33,8 @@ static oct_status pack(const cli_args *args, const char *tokenizer_path, const c
 static oct_status run_pack(int argc, char **argv, oct_error *err) {
     const char *tokenizer = NULL, *output = NULL;
     const cli_option options[] = {
-        {"tokenizer", CLI_TEXT, &tokenizer, "PATH", "tokenizer.json or a folder that holds one"},
-        {"output", CLI_TEXT, &output, "FILE", "the packed file to write"},
+        {"tokenizer", CLI_NAME, &tokenizer, "PATH", "tokenizer.json or a folder that holds one"},
+        {"output", CLI_NAME, &output, "FILE", "the packed file to write"},
     };
     const cli_spec spec = {
         .usage = "octet data pack TEXT... --tokenizer PATH --output FILE",

@@ -50,12 +50,12 @@ static oct_status eval(const cli_args *args, const eval_options *options, oct_er
 oct_status cli_eval(int argc, char **argv, oct_error *err) {
     eval_options values = {.batch = 8};
     const cli_option options[] = {
-        {"recipe", CLI_TEXT, &values.recipe, "NAME",
+        {"recipe", CLI_NAME, &values.recipe, "NAME",
          "bf16, fp32, mxfp8, hif8, ...; default: the one it was trained with", 0, 0},
         {"seq-len", CLI_INTEGER, &values.seq_len, "N", "tokens a sequence; default: training's", 1,
          1 << 24},
         {"batch", CLI_INTEGER, &values.batch, "N", "sequences at a time; default: 8", 1, 1 << 20},
-        {"tokenizer", CLI_TEXT, &values.tokenizer, "PATH", "default: the one of the training", 0,
+        {"tokenizer", CLI_NAME, &values.tokenizer, "PATH", "default: the one of the training", 0,
          0},
         {"json", CLI_FLAG, &values.json, NULL, "print JSON", 0, 0}};
     const cli_spec spec = {.usage = "octet eval CKPT TEXT [options]",

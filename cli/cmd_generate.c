@@ -51,9 +51,9 @@ oct_status cli_generate(int argc, char **argv, oct_error *err) {
         {"top-k", CLI_INTEGER, &values.top_k, "K",
          "draw from the K likeliest tokens, 0: from all; default: 50", 0, 1 << 30},
         {"seed", CLI_INTEGER, &values.seed, "N", "default: 0", 0, 9e15},
-        {"recipe", CLI_TEXT, &values.recipe, "NAME",
+        {"recipe", CLI_NAME, &values.recipe, "NAME",
          "bf16, fp32, mxfp8, hif8, ...; default: the one it was trained with", 0, 0},
-        {"tokenizer", CLI_TEXT, &values.tokenizer, "PATH", "default: the one of the training", 0,
+        {"tokenizer", CLI_NAME, &values.tokenizer, "PATH", "default: the one of the training", 0,
          0}};
     const cli_spec spec = {.usage = "octet generate CKPT --prompt TEXT [options]",
                            .summary = "Continues a prompt. CKPT is a step-N folder, a folder of "

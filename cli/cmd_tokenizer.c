@@ -67,8 +67,8 @@ static oct_status run_train(int argc, char **argv, oct_error *err) {
     const cli_option options[] = {
         {"vocab-size", CLI_INTEGER, &vocab_size, "N",
          "entries: end of text, 256 bytes, merges (default 4096)", 257, 1048576},
-        {"output", CLI_TEXT, &output, "PATH", "a folder, which gets tokenizer.json, or FILE.json"},
-        {"split", CLI_TEXT, &split, "RULE", "how text is cut into words: gpt2 (default), llama3"},
+        {"output", CLI_NAME, &output, "PATH", "a folder, which gets tokenizer.json, or FILE.json"},
+        {"split", CLI_NAME, &split, "RULE", "how text is cut into words: gpt2 (default), llama3"},
     };
     const cli_spec spec = {
         .usage = "octet tokenizer train TEXT... --output PATH [options]",
@@ -143,7 +143,11 @@ static oct_status run_encode(int argc, char **argv, oct_error *err) {
             cli_print_help(&spec);
         goto cleanup;
     }
-    status = oct_tokenizer_load(args.operands[0], &tokenizer, err);
+    if (literal && args.n_operands > 1)
+        status = oct_fail(err, OCT_INVALID, "--text: expected no file beside it; got '%s'",
+                          args.operands[1]);
+    if (!status)
+        status = oct_tokenizer_load(args.operands[0], &tokenizer, err);
     if (!status && !literal)
         status = read_input(args.n_operands > 1 ? args.operands[1] : "-", &text, &n_bytes, err);
     if (!status)

@@ -1,4 +1,5 @@
 /* octet train: trains as a job file says. */
+#include <signal.h>
 #include <stdio.h>
 
 #include "cli.h"
@@ -68,6 +69,7 @@ oct_status cli_train(int argc, char **argv, oct_error *err) {
     if (status == OCT_OK && args.help) {
         status = print_help(&spec, err);
     } else if (status == OCT_OK) {
+        signal(SIGPIPE, SIG_IGN); /* a run outlives the reader of its log */
         cli_log_to_stdout();
         status = load_and_train(&args, err);
     }

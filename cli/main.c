@@ -1,8 +1,11 @@
 /* octet: the program. Finds the command, runs it, turns its status into an exit status: 0 done, 1
  * the run failed, 2 the input is wrong. Errors are one line on standard error. */
+#include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/nearest.h"
 #include "cli.h"
@@ -44,7 +47,7 @@ static oct_status fail_unknown(const char *name, oct_error *err) {
     if (nearest)
         return oct_fail(err, OCT_INVALID, "%s: unknown command; did you mean '%s'?", name, nearest);
     return oct_fail(err, OCT_INVALID,
-                    "%s: unknown command; expected one of those that octet --help "
+                    "'%.100s': unknown command; expected one of those that octet --help "
                     "lists",
                     name);
 }
@@ -71,13 +74,26 @@ static oct_status run(int argc, char **argv, oct_error *err) {
     return fail_unknown(argv[1], err);
 }
 
+/* A standard stream that the caller closed would give its number to the next file that is opened,
+ * and log lines would go there. An end that can't be written takes the place of each. */
+static void hold_standard_streams(void) {
+    int fd;
+    do
+        fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+}
+
 int main(int argc, char **argv) {
     oct_error err = {0};
+    hold_standard_streams();
     signal(SIGXFSZ, SIG_IGN); /* a file over the limit is a failed write, as a full disk is */
     cli_terminal_init();
     oct_status status = run(argc, argv, &err);
     cli_progress_end();
-    if (fflush(stdout) != 0 && status == OCT_OK)
+    bool written = fflush(stdout) == 0 && !ferror(stdout);
+    if (!written && status == OCT_OK)
         status = oct_fail(&err, OCT_FAILED, "standard output: the write failed");
     if (status != OCT_OK)
         fprintf(stderr, "octet: %s\n", err.message[0] ? err.message : "out of memory");

@@ -68,6 +68,12 @@ static oct_status set_value(const cli_option *option, const char *text, oct_erro
     switch (option->kind) {
     case CLI_FLAG:
         return oct_fail(err, OCT_INVALID, "--%s: takes no value; got '%s'", option->name, text);
+    case CLI_NAME:
+        if (!*text)
+            return oct_fail(err, OCT_INVALID, "--%s: expected %s; got an empty text", option->name,
+                            option->label);
+        *(const char **)option->value = text;
+        return OCT_OK;
     case CLI_TEXT:
         *(const char **)option->value = text;
         return OCT_OK;
@@ -103,6 +109,10 @@ static bool wants_help(int argc, char **argv) {
 }
 
 static oct_status check_operands(const cli_spec *spec, const cli_args *args, oct_error *err) {
+    for (int i = 0; i < args->n_operands; i++)
+        if (!*args->operands[i])
+            return oct_fail(err, OCT_INVALID, "argument %d is empty; usage: %s", i + 1,
+                            spec->usage);
     if (args->n_operands < spec->min_operands)
         return oct_fail(err, OCT_INVALID, "too few arguments; usage: %s", spec->usage);
     if (spec->max_operands >= 0 && args->n_operands > spec->max_operands)

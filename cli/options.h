@@ -14,6 +14,7 @@
 typedef enum cli_option_kind {
     CLI_FLAG,    /* value: bool, set to true */
     CLI_TEXT,    /* value: const char *, points into argv */
+    CLI_NAME,    /* the same, and not empty: a path, a name */
     CLI_INTEGER, /* value: int64_t in low .. high */
     CLI_REAL     /* value: double in low .. high */
 } cli_option_kind;

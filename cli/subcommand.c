@@ -15,8 +15,12 @@ static oct_status fail_unknown(const char *command, const cli_subcommand *subcom
     for (int i = 0; i < n_names; i++)
         names[i] = subcommands[i].name;
     const char *nearest = oct_nearest_name(name, names, (size_t)n_names);
-    return oct_fail(err, OCT_INVALID, "%s %s: unknown command; %s '%s'", command, name,
-                    nearest ? "did you mean" : "expected one like", nearest ? nearest : names[0]);
+    if (nearest)
+        return oct_fail(err, OCT_INVALID, "%s %.100s: unknown command; did you mean '%s'?", command,
+                        name, nearest);
+    return oct_fail(err, OCT_INVALID,
+                    "%s %.100s: unknown command; expected one of those that octet %s --help lists",
+                    command, name, command);
 }
 
 oct_status cli_run_subcommand(const char *command, const cli_subcommand *subcommands, int n,

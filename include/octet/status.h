@@ -19,7 +19,8 @@ typedef enum oct_status {
     OCT_NO_MEMORY = 3, /* an allocation was refused */
 } oct_status;
 
-/* One clear message: place, what is wrong, what was expected, what was got. */
+/* One clear message: place, what is wrong, what was expected, what was got. It is one line: control
+ * characters in it become '?'. */
 typedef struct oct_error {
     oct_status status;
     char message[OCT_ERROR_SIZE]; /* always NUL-terminated; truncated with "..." */

@@ -5,6 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Names in a message come from outside: a line break would make two messages of one, and an escape
+ * sequence could drive the terminal. */
+static void keep_one_line(char *text) {
+    for (; *text; text++)
+        if ((unsigned char)*text < ' ' || *text == 0x7f)
+            *text = '?';
+}
+
 oct_status oct_fail(oct_error *err, oct_status status, const char *format, ...) {
     if (!err || (err->status != OCT_OK && err->message[0]))
         return status;
@@ -14,6 +22,7 @@ oct_status oct_fail(oct_error *err, oct_status status, const char *format, ...) 
     va_end(args);
     if (length >= (int)sizeof err->message)
         memcpy(err->message + sizeof err->message - 4, "...", 4);
+    keep_one_line(err->message);
     err->status = status;
     return status;
 }

@@ -1,5 +1,6 @@
 """Runs the program as a user does. Tests get its path as the first argument: `python3 test_X.py OCTET`."""
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -34,6 +35,15 @@ class Program(unittest.TestCase):
         result = self.run_octet(args, **kwargs)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         return result
+
+    def refused_in_shell(self, command, *words, status=1):
+        """The same as refused, for what only a shell can say: octet with redirections."""
+        result = subprocess.run(["sh", "-c", "%s %s" % (shlex.quote(OCTET), command)], cwd=self.folder, text=True,
+                                errors="replace", capture_output=True, timeout=120)
+        self.assertEqual(result.returncode, status, result.stderr)
+        self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
+        for word in ("octet: ",) + words:
+            self.assertIn(word, result.stderr)
 
     def refused(self, args, *words, status=2, **kwargs):
         """Exactly one error line, on standard error, with all the words in it."""

@@ -58,8 +58,9 @@ static oct_status read_recipes(comparison *c, const char *text, oct_error *err) 
         return oct_fail_memory(err);
     char *rest = c->list;
     for (char *name; (name = strsep(&rest, ","));) {
-        while (*name == ' ')
-            name++;
+        name += strspn(name, " ");
+        for (size_t n = strlen(name); n > 0 && name[n - 1] == ' '; n--)
+            name[n - 1] = '\0';
         for (int i = 0; i < c->n; i++)
             if (strcasecmp(c->twins[i].recipe, name) == 0)
                 return oct_fail(err, OCT_INVALID, "--recipes: '%s' is there twice", name);
@@ -101,6 +102,25 @@ static oct_status name_folders(comparison *c, const oct_job *job, oct_error *err
     if (!c->report)
         c->report = c->default_report;
     return c->report ? OCT_OK : oct_fail_memory(err);
+}
+
+/* Where the report can't go shows before the runs, not after. */
+static oct_status check_report(const comparison *c, oct_error *err) {
+    oct_status status = oct_make_folders(c->root, err);
+    const char *slash = strrchr(c->report, '/');
+    char *parent = oct_strdup(slash ? c->report : ".");
+    if (!parent)
+        return oct_fail_memory(err);
+    if (slash)
+        parent[slash == c->report ? 1 : slash - c->report] = '\0';
+    if (status == OCT_OK && oct_path_is_folder(c->report))
+        status = oct_fail(err, OCT_INVALID, "--report: expected a file; %s is a folder", c->report);
+    if (status == OCT_OK && !oct_path_is_folder(parent))
+        status =
+            oct_fail(err, OCT_INVALID, "--report: %s: expected a folder to write %s in; %s", parent,
+                     c->report, oct_path_exists(parent) ? "it's a file" : "it doesn't exist");
+    oct_free(parent);
+    return status;
 }
 
 /* ---- the runs ---- */
@@ -271,13 +291,16 @@ static oct_status conclude(comparison *c, oct_error *err) {
     describe(c, note, sizeof note);
     print_table(c);
     printf("%s\n", note);
-    oct_status status = write_report(c, note, err);
-    if (status == OCT_OK)
+    oct_error report_err = {0};
+    oct_status written = write_report(c, note, &report_err), status = OCT_OK;
+    if (written == OCT_OK)
         printf("report: %s\n", c->report);
     for (int i = 0; i < c->n && status == OCT_OK; i++)
         if (c->twins[i].status != OCT_OK)
             status = oct_fail(err, c->twins[i].status, "%s: %s", c->twins[i].recipe,
                               c->twins[i].err.message);
+    if (status == OCT_OK && written != OCT_OK)
+        status = oct_fail(err, written, "%s", report_err.message);
     return status;
 }
 
@@ -297,6 +320,8 @@ static oct_status compare(const cli_args *args, const char *recipes, const char 
     if (status == OCT_OK)
         status = name_folders(c, &job, err);
     if (status == OCT_OK)
+        status = check_report(c, err);
+    if (status == OCT_OK)
         oct_job_log_notes(&job);
     for (int i = 0; i < c->n && status == OCT_OK; i++) {
         oct_log_info("Training with recipe %s (%d of %d)", c->twins[i].recipe, i + 1, c->n);
@@ -315,9 +340,9 @@ static oct_status compare(const cli_args *args, const char *recipes, const char 
 oct_status cli_compare(int argc, char **argv, oct_error *err) {
     const char *recipes = "bf16,mxfp8,hif8", *report = NULL;
     const cli_option options[] = {
-        {"recipes", CLI_TEXT, &recipes, "LIST",
+        {"recipes", CLI_NAME, &recipes, "LIST",
          "bf16, fp32, mxfp8, hif8, hif8_full_range, ...; default: bf16,mxfp8,hif8", 0, 0},
-        {"report", CLI_TEXT, &report, "FILE", "default: <dump_folder>/compare/report.html", 0, 0}};
+        {"report", CLI_NAME, &report, "FILE", "default: <dump_folder>/compare/report.html", 0, 0}};
     const cli_spec spec = {
         .usage = "octet compare CONFIG --recipes LIST [--section.key=value ...]",
         .summary = "The twin run: trains the job once for each recipe from the same seed, data and "

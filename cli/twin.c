@@ -3,11 +3,15 @@
 
 #include <errno.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
 #include <unistd.h>
 
 #include "config/job.h"
@@ -53,8 +57,18 @@ static oct_status train(const twin *t, result *r) {
     return status;
 }
 
-static _Noreturn void be_child(const twin *t, int to_parent) {
+/* A run that nobody waits for any more must not go on for hours. */
+static void end_with(pid_t parent) {
+#ifdef __linux__
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+#endif
+    if (getppid() != parent) /* it ended before that */
+        _exit(1);
+}
+
+static _Noreturn void be_child(const twin *t, pid_t parent, int to_parent) {
     result r = {0};
+    end_with(parent);
     r.status = train(t, &r);
     cli_progress_end();
     fflush(stdout);
@@ -107,10 +121,10 @@ void twin_run(twin *t) {
         t->status = oct_fail(&t->err, OCT_FAILED, "no pipe: %s", strerror(errno));
         return;
     }
-    pid_t child = fork();
+    pid_t parent = getpid(), child = fork();
     if (child == 0) {
         close(ends[0]);
-        be_child(t, ends[1]);
+        be_child(t, parent, ends[1]);
     }
     close(ends[1]);
     if (child < 0)

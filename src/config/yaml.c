@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "io/pretokenize.h"
 
 #define MAX_ANCHORS 1024
 
@@ -397,6 +398,20 @@ cleanup:
     return status;
 }
 
+/* The parser takes a byte that is no text for the end of the file, without a word. */
+static oct_status check_text(const char *path, const char *text, size_t n_bytes, oct_error *err) {
+    int line = 1;
+    for (size_t i = 0, n; i < n_bytes; i += n) {
+        n = oct_utf8_length(text + i, n_bytes - i);
+        if (n == 0 || text[i] == '\0')
+            return oct_fail(err, OCT_INVALID,
+                            "%s:%d: not valid YAML: expected UTF-8 text; got the byte 0x%02x", path,
+                            line, (unsigned)(unsigned char)text[i]);
+        line += text[i] == '\n';
+    }
+    return OCT_OK;
+}
+
 oct_status oct_yaml_parse(const char *path, const char *text, size_t n_bytes, oct_arena *arena,
                           const oct_value **root, oct_error *err) {
     oct_error local = {0};
@@ -405,7 +420,9 @@ oct_status oct_yaml_parse(const char *path, const char *text, size_t n_bytes, oc
     if (!r)
         return oct_fail_memory(err);
     r->builder = (oct_value_builder){path, arena, err ? err : &local};
-    oct_status status = run_parser(r, text, n_bytes);
+    oct_status status = check_text(path, text, n_bytes, r->builder.err);
+    if (!status)
+        status = run_parser(r, text, n_bytes);
     if (!status && (!r->root || r->root->kind == OCT_VALUE_NULL)) {
         r->root = oct_value_new(&r->builder, OCT_VALUE_TABLE, 1, 1);
         status = r->root ? OCT_OK : OCT_NO_MEMORY;

@@ -136,7 +136,13 @@ void oct_file_unmap(oct_mapping *mapping) {
 }
 
 static bool make_one(const char *path) {
-    return mkdir(path, 0777) == 0 || (errno == EEXIST && oct_path_is_folder(path));
+    if (mkdir(path, 0777) == 0)
+        return true;
+    if (errno == EEXIST && oct_path_is_folder(path))
+        return true;
+    if (errno == EEXIST)
+        errno = ENOTDIR; /* what is wrong, said better */
+    return false;
 }
 
 oct_status oct_make_folders(const char *path, oct_error *err) {

@@ -233,11 +233,25 @@ static oct_status read_biases(const oct_checkpoint *from, oct_model *model, oct_
     return status;
 }
 
+static int64_t count_biases(const oct_model *model) {
+    const oct_model_args *args = oct_model_get_args(model);
+    int64_t n = 0;
+    for (int64_t i = 0; i < args->n_layers; i++)
+        n += oct_model_moe(model, i) != NULL;
+    return n;
+}
+
 oct_status oct_setup_parameters_from_checkpoint(const oct_checkpoint *from, oct_model *model,
                                                 oct_error *err) {
     int64_t n;
     oct_param *const *params = oct_model_params(model, &n);
+    int64_t n_saved = oct_checkpoint_count(from, OCT_CHECKPOINT_MODEL);
     oct_status status = OCT_OK;
+    /* A model that is a part of the saved one would find all it looks for. */
+    if (n_saved > n + count_biases(model))
+        return oct_fail(
+            err, OCT_INVALID, "%s: it holds another model; expected %lld tensors; got %lld",
+            oct_checkpoint_path(from), (long long)(n + count_biases(model)), (long long)n_saved);
     for (int64_t i = 0; i < n && status == OCT_OK; i++)
         status = read_held(from, params[i], err);
     if (status == OCT_OK)

@@ -20,7 +20,7 @@
 #include "train/setup.h"
 #include "train/state.h"
 
-enum { STATE_VERSION = 1, MAX_CONFIG_BYTES = 16 << 20 };
+enum { STATE_VERSION = 1 };
 
 char *oct_trainer_checkpoint_folder(const oct_trainer *t) {
     return oct_path_join(t->job->job.dump_folder, t->job->checkpoint.folder);
@@ -223,19 +223,14 @@ static oct_status write_checkpoint(oct_trainer *t, const snapshot *s, const char
 /* The first rank's part. */
 static oct_status save_files(oct_trainer *t, const snapshot *s, oct_error *err) {
     oct_status status = OCT_OK;
-    char *config = NULL;
-    size_t n_bytes;
     char *folder = oct_trainer_checkpoint_folder(t);
     char *state = render_state(t);
     if (!folder || !state)
         status = oct_fail_memory(err);
-    if (status == OCT_OK && t->job->path)
-        status = oct_file_read(t->job->path, MAX_CONFIG_BYTES, &config, &n_bytes, err);
     if (status == OCT_OK)
-        status = write_checkpoint(t, s, folder, state, config, err);
+        status = write_checkpoint(t, s, folder, state, t->config_text, err);
     if (status == OCT_OK)
         oct_log_info("Saved checkpoint %s/step-%" PRId64, folder, t->steps_done);
-    oct_free(config);
     oct_free(folder);
     free(state);
     return status;
@@ -280,17 +275,30 @@ static oct_status fail_state(const oct_checkpoint *from, const char *what, oct_e
     return oct_fail(err, OCT_INVALID, "%s/state.json: %s", oct_checkpoint_path(from), what);
 }
 
+/* Counters that a step may be added to; no run comes near the bound. */
+static bool is_counter(json_int_t n) {
+    return n >= 0 && n <= INT64_MAX / 2;
+}
+
+static bool parse_seed(const char *text, uint64_t *seed) {
+    char *end;
+    errno = 0;
+    *seed = strtoull(text, &end, 10);
+    return *text >= '0' && *text <= '9' && !*end && errno == 0;
+}
+
 static oct_status read_state(oct_trainer *t, const oct_checkpoint *from, oct_error *err) {
     json_int_t steps_done, n_consumed, n_tokens_seen;
     int version, model_only;
     const char *seed;
+    uint64_t saved_seed = 0;
     oct_status status = OCT_OK;
     json_t *state = json_loads(oct_checkpoint_state(from), 0, NULL);
     if (json_unpack(state, "{s:i, s:I, s:I, s:I, s:s, s:b}", "version", &version, "steps_done",
                     &steps_done, "n_consumed", &n_consumed, "n_tokens_seen", &n_tokens_seen, "seed",
                     &seed, "model_only", &model_only) != 0 ||
-        version != STATE_VERSION || steps_done != oct_checkpoint_step(from) || n_consumed < 0 ||
-        n_tokens_seen < 0)
+        version != STATE_VERSION || steps_done != oct_checkpoint_step(from) ||
+        !is_counter(n_consumed) || !is_counter(n_tokens_seen) || !parse_seed(seed, &saved_seed))
         status = fail_state(from, "not the state of a training run of this version", err);
     if (status == OCT_OK && model_only && steps_done < t->job->training.steps)
         status = fail_state(from,
@@ -299,7 +307,6 @@ static oct_status read_state(oct_trainer *t, const oct_checkpoint *from, oct_err
                             "from it; name an earlier one with checkpoint.load_step",
                             err);
     if (status == OCT_OK) {
-        uint64_t saved_seed = strtoull(seed, NULL, 10);
         if (t->job->debug.seed >= 0 && saved_seed != t->seed)
             oct_log_warning("the checkpoint's seed %" PRIu64 " is kept; debug.seed = %" PRIu64
                             " has no effect on a resumed run",

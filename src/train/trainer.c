@@ -14,6 +14,8 @@
 #include "train/state.h"
 #include "train/validate.h"
 
+#define MAX_CONFIG_BYTES ((size_t)16 << 20)
+
 /* ---- start ---- */
 
 static oct_status check_experts(const oct_trainer *t, oct_error *err) {
@@ -57,9 +59,14 @@ static oct_status plan_batches(oct_trainer *t, oct_error *err) {
                         "too large",
                         oct_job_where(job, "training.seq_len"), (long long)t->n_micro,
                         (long long)t->B, (long long)t->S);
+    return OCT_OK;
+}
+
+static oct_status create_batches(oct_trainer *t, oct_error *err) {
+    size_t n = (size_t)(t->n_micro * t->B * t->S);
     t->window = oct_malloc_array((size_t)t->S + 1, sizeof *t->window);
-    t->tokens = oct_malloc_array((size_t)n, sizeof *t->tokens);
-    t->targets = oct_malloc_array((size_t)n, sizeof *t->targets);
+    t->tokens = oct_malloc_array(n, sizeof *t->tokens);
+    t->targets = oct_malloc_array(n, sizeof *t->targets);
     return t->window && t->tokens && t->targets ? OCT_OK : oct_fail_memory(err);
 }
 
@@ -70,6 +77,16 @@ static void log_size(const oct_trainer *t) {
         oct_log_info("Model %s %s size: %s total parameters", t->job->model.name,
                      t->job->model.flavor, n.text);
     oct_strbuf_free(&n);
+}
+
+/* What one step needs at least beside the parameters, in bytes: its tokens and targets, the stream
+ * before each layer, and logits of a slice of rows with their gradient. */
+static double activation_bytes(const oct_trainer *t, const oct_model_args *args) {
+    double T = (double)t->B * (double)t->S;
+    double logit_rows = T < 64 ? T : 64;
+    double stream = oct_setup_activation(t->job) == OCT_F32 ? 4 : 2;
+    return 8 * T * (double)t->n_micro + T * (double)args->dim * (double)args->n_layers * stream +
+           logit_rows * (double)args->vocab_size * 4;
 }
 
 /* A model that the machine can't hold is refused before its memory is asked for: the kernel would
@@ -86,12 +103,19 @@ static oct_status check_memory(const oct_trainer *t, const oct_model_args *args,
     oct_model_destroy(shapes);
     if (t->ranks.shard)
         needed /= oct_comm_size(t->ranks.shard);
-    if (needed <= oct_machine_memory_bytes())
+    double activations = activation_bytes(t, args);
+    if (needed + activations <= oct_machine_memory_bytes())
         return OCT_OK;
+    if (activations > needed)
+        return oct_fail(err, OCT_INVALID,
+                        "%s: training.local_batch_size: too large to train here: the activations "
+                        "of a step need at least %.1f GiB; this machine has %.1f GiB",
+                        oct_job_where(job, "training.local_batch_size"), activations / 0x1p30,
+                        oct_machine_memory_bytes() / 0x1p30);
     return oct_fail(err, OCT_INVALID,
                     "%s: model.flavor: too large to train here: parameters, gradients and "
-                    "optimizer need %.1f GiB; this machine has %.1f GiB",
-                    oct_job_where(job, "model.flavor"), needed / 0x1p30,
+                    "optimizer need %.1f GiB, a step %.1f GiB or more; this machine has %.1f GiB",
+                    oct_job_where(job, "model.flavor"), needed / 0x1p30, activations / 0x1p30,
                     oct_machine_memory_bytes() / 0x1p30);
 }
 
@@ -124,6 +148,24 @@ static oct_status create_model(oct_trainer *t, oct_error *err) {
                            err);
 }
 
+/* The folder of everything that the run writes, and a copy of the job file: what can't be written
+ * or read shows before the text is tokenized, and a later edit of the file changes no checkpoint.
+ */
+static oct_status open_folder(oct_trainer *t, oct_error *err) {
+    const oct_job *job = t->job;
+    oct_error cause = {0};
+    if (t->ranks.rank > 0)
+        return OCT_OK;
+    oct_status status = oct_make_folders(job->job.dump_folder, &cause);
+    if (status != OCT_OK)
+        return oct_fail(err, status, "%s: job.dump_folder: %s",
+                        oct_job_where(job, "job.dump_folder"), cause.message);
+    size_t n_bytes;
+    return job->path && *job->path
+               ? oct_file_read(job->path, MAX_CONFIG_BYTES, &t->config_text, &n_bytes, err)
+               : OCT_OK;
+}
+
 static oct_status open_data(oct_trainer *t, oct_error *err) {
     int64_t vocab_size = oct_model_get_args(t->model)->vocab_size;
     char *cache = NULL;
@@ -147,7 +189,9 @@ static oct_status open_data(oct_trainer *t, oct_error *err) {
 
 /* The first rank tokenizes; the others then find the result in the cache. */
 static oct_status create_data(oct_trainer *t, oct_error *err) {
-    oct_status status = t->ranks.rank == 0 ? open_data(t, err) : OCT_OK;
+    oct_status status = open_folder(t, err);
+    if (status == OCT_OK && t->ranks.rank == 0)
+        status = open_data(t, err);
     status = oct_ranks_agree(&t->ranks, status, err);
     return status || t->ranks.rank == 0 ? status : open_data(t, err);
 }
@@ -177,7 +221,9 @@ static oct_status prepare(oct_trainer *t, oct_error *err) {
         status = check_saving(t->job, err);
     if (status == OCT_OK)
         status = plan_batches(t, err);
-    return status == OCT_OK ? create_model(t, err) : status;
+    if (status == OCT_OK)
+        status = create_model(t, err);
+    return status == OCT_OK ? create_batches(t, err) : status;
 }
 
 static oct_status fill(oct_trainer *t, oct_error *err) {
@@ -227,6 +273,7 @@ void oct_trainer_destroy(oct_trainer *t) {
     oct_dataset_close(t->train);
     oct_dataset_close(t->validation);
     oct_tokenizer_free(t->tokenizer);
+    oct_free(t->config_text);
     oct_free(t->window);
     oct_free(t->tokens);
     oct_free(t->targets);

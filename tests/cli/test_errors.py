@@ -2,6 +2,8 @@
 import os
 import resource
 import shutil
+import signal
+import subprocess
 
 import program
 from program import main
@@ -99,6 +101,85 @@ class Errors(Training):
         self.refused(["train", "job.toml", "--checkpoint.enable"], "checkpoint", status=1, preexec_fn=limit)
         left = os.listdir(self.path("out", "checkpoint")) if os.path.exists(self.path("out", "checkpoint")) else []
         self.assertEqual(left, [])
+
+    def test_given_a_full_disk_compare_names_the_cause(self):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, 1_000))
+        self.refused(["compare", "job.toml", "--recipes", "bf16"], "bf16: ", "too large", status=1, preexec_fn=limit)
+
+    def test_given_a_report_that_cannot_be_written_nothing_is_trained(self):
+        self.write("file", "")
+        os.mkdir(self.path("folder"))
+        for report, what in (("nowhere/r.html", "doesn't exist"), ("file/r.html", "it's a file"), ("folder", "is a folder")):
+            self.refused(["compare", "job.toml", "--recipes", "bf16", "--report", report], "--report", what)
+        self.assertFalse(os.path.exists(self.path("out", "compare", "bf16")))
+
+    def test_given_spaces_around_recipes_they_are_no_part_of_the_names(self):
+        self.refused(["compare", "job.toml", "--recipes", " bf16 , bf16 "], "twice")
+        self.refused(["compare", "job.toml", "--recipes", "bf16, ,hif8"], "commas")
+
+    def test_given_a_dump_folder_that_cannot_be_made_it_is_named(self):
+        self.write("file", "")
+        for folder in ("file", "file/x", "/proc/x"):
+            self.refused(["train", "job.toml", "--job.dump_folder=" + folder], "job.dump_folder", folder, status=1)
+
+    def test_given_a_batch_that_no_memory_holds_it_is_refused(self):
+        self.refused(["train", "job.toml", "--training.local_batch_size=10000000", "--training.seq_len=200"],
+                     "training.local_batch_size", "GiB")
+        self.refused(["train", "job.toml", "--training.global_batch_size=60000000",
+                      "--model.args.dim=16384", "--model.args.n_layers=1000"], "model.flavor", "GiB")
+
+    def test_given_a_checkpoint_of_another_model_it_is_refused(self):
+        save = ["train", "job.toml", "--checkpoint.enable"]
+        self.accepted(save)
+        for args in (["n_layers=1"], ["n_layers=3"], ["dim=128"], ["vocab_size=400"]):
+            self.refused(save + ["--training.steps=6", "--model.args." + args[0]], "step-4", "expected")
+        self.accepted(save + ["--training.steps=6"])
+
+    def test_given_a_job_file_that_changes_during_the_run_checkpoints_keep_what_it_was(self):
+        # the run's log is a pipe: its first line is there before the first step is done
+        run = subprocess.Popen([program.OCTET, "train", "job.toml", "--checkpoint.enable", "--training.steps=300",
+                                "--checkpoint.interval=300"], cwd=self.folder, stdout=subprocess.PIPE, text=True)
+        for line in run.stdout:
+            if "Training starts" in line:
+                self.write("job.toml", "nonsense")
+                break
+        run.stdout.read()
+        run.stdout.close()
+        self.assertEqual(run.wait(), 0)
+        self.accepted(["eval", "out", "text.txt"])
+
+    def test_given_no_reader_of_its_log_a_run_goes_on_to_its_end(self):
+        run = subprocess.Popen([program.OCTET, "train", "job.toml", "--checkpoint.enable"], cwd=self.folder,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        run.stdout.close()
+        error = run.stderr.read()
+        run.stderr.close()
+        self.assertEqual((run.wait(), error), (1, "octet: standard output: the write failed\n"))
+        self.accepted(["eval", "out", "text.txt"])
+
+    def test_given_an_end_of_compare_its_runs_end_too(self):
+        compare = subprocess.Popen([program.OCTET, "compare", "job.toml", "--recipes", "bf16",
+                                    "--training.steps=1000000", "--validation.freq=1000000"],
+                                   cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        for line in compare.stdout:
+            if "Training starts" in line:
+                compare.terminate()
+                break
+        # the run holds the other end of the pipe: reading ends when it ends
+        compare.communicate(timeout=60)
+        self.assertEqual(compare.returncode, -signal.SIGTERM)
+
+    def test_given_closed_streams_no_file_gets_their_lines(self):
+        self.refused_in_shell("train job.toml --checkpoint.enable >&- <&-", "standard output")
+        self.accepted(["train", "job.toml", "--checkpoint.enable"])  # all that was written is whole
+        with open(self.path("out", "metrics.jsonl")) as file:
+            self.assertNotIn("[titan]", file.read())
+
+    def test_given_yaml_that_is_no_text_it_is_refused(self):
+        for text in (b"training:\n  lr: \xff\n", b"training:\n  lr: 1\0\n", bytes(range(256)), b"\xc3"):
+            self.write("wrong.yaml", text)
+            self.refused(["plan", "wrong.yaml"], "wrong.yaml:", "UTF-8")
 
 
 if __name__ == "__main__":

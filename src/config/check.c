@@ -47,8 +47,13 @@ static oct_status check_converter(oct_loader *l, const char *name) {
 static oct_status check_converters(oct_loader *l) {
     const oct_job_list *list = &l->job->model.converters;
     oct_status status = OCT_OK;
-    for (size_t i = 0; i < list->n && !status; i++)
+    for (size_t i = 0; i < list->n && !status; i++) {
         status = check_converter(l, list->items[i]);
+        for (size_t k = 0; k < i && !status; k++)
+            if (strcmp(list->items[i], list->items[k]) == 0)
+                status = oct_loader_fail_text(l, "model.converters", "a converter is there twice",
+                                              "each once", list->items[i]);
+    }
     return status;
 }
 

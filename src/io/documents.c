@@ -20,6 +20,8 @@
 #define MAX_FILES ((size_t)1 << 20)
 #define MAX_LINE_BYTES ((size_t)256 << 20)
 
+enum { HEAD_BYTES = 64 }; /* enough to tell packed, compressed and other binary files from text */
+
 /* ---- lists of files ---- */
 
 void oct_file_list_free(oct_file_list *list) {
@@ -50,8 +52,9 @@ static bool is_text(const char *path) {
 }
 
 /* The first bytes of a file, zeros where it's shorter. */
-static oct_status read_head(const char *path, uint8_t head[8], struct stat *st, oct_error *err) {
-    memset(head, 0, 8);
+static oct_status read_head(const char *path, uint8_t head[HEAD_BYTES], struct stat *st,
+                            oct_error *err) {
+    memset(head, 0, HEAD_BYTES);
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return oct_fail(err, OCT_INVALID, "%s: can't be read: %s", path, strerror(errno));
@@ -59,13 +62,13 @@ static oct_status read_head(const char *path, uint8_t head[8], struct stat *st, 
     if (fstat(fd, st) != 0 || !S_ISREG(st->st_mode))
         status =
             oct_fail(err, OCT_INVALID, "%s: wrong kind; expected a regular file or a folder", path);
-    else if (pread(fd, head, 8, 0) < 0)
+    else if (pread(fd, head, HEAD_BYTES, 0) < 0)
         status = oct_fail(err, OCT_INVALID, "%s: can't be read: %s", path, strerror(errno));
     close(fd);
     return status;
 }
 
-static bool is_compressed(const uint8_t head[8]) {
+static bool is_compressed(const uint8_t head[HEAD_BYTES]) {
     static const uint8_t magics[][4] = {
         {0x1f, 0x8b}, {0x28, 0xb5, 0x2f, 0xfd}, {0xfd, '7', 'z', 'X'}, {'P', 'K', 3, 4}};
     for (size_t i = 0; i < sizeof magics / sizeof *magics; i++)
@@ -99,7 +102,7 @@ typedef enum other_files { OTHERS_REFUSED, OTHERS_LEFT_OUT } other_files;
 
 static oct_status add_file(oct_file_list *list, const char *path, other_files others,
                            oct_error *err) {
-    uint8_t head[8];
+    uint8_t head[HEAD_BYTES];
     struct stat st = {0};
     oct_status status = read_head(path, head, &st, err);
     if (status)
@@ -110,6 +113,12 @@ static oct_status add_file(oct_file_list *list, const char *path, other_files ot
     if (is_compressed(head))
         return oct_fail(err, OCT_INVALID,
                         "%s: a compressed file; expected plain text, JSONL or a packed file", path);
+    size_t n_head = st.st_size < HEAD_BYTES ? (size_t)st.st_size : HEAD_BYTES;
+    if (!packed && memchr(head, 0, n_head))
+        return oct_fail(err, OCT_INVALID,
+                        "%s: a binary file; expected text in UTF-8, JSONL or a packed file; got a "
+                        "NUL byte at its start",
+                        path);
     oct_text_file file = {(char *)path,
                           packed           ? OCT_FILE_PACKED
                           : is_jsonl(path) ? OCT_FILE_JSONL

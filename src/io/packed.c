@@ -56,7 +56,8 @@ static oct_status check_header(const char *path, const uint8_t *header, size_t n
         return corrupted(path, "vocabulary size", INT32_MAX, get(header, 48, 8), err);
     uint64_t present = (n_bytes - OCT_PACKED_HEADER_BYTES) / id_bytes;
     if (n_tokens != present || (n_bytes - OCT_PACKED_HEADER_BYTES) % id_bytes)
-        return corrupted(path, "number of ids", n_tokens, present, err);
+        return corrupted(path, "bytes of ids", n_tokens * id_bytes,
+                         n_bytes - OCT_PACKED_HEADER_BYTES, err);
     return OCT_OK;
 }
 

@@ -176,6 +176,31 @@ class Errors(Training):
         with open(self.path("out", "metrics.jsonl")) as file:
             self.assertNotIn("[titan]", file.read())
 
+    def test_given_a_converter_twice_it_is_refused(self):
+        for name in ("quantize.linear.mx", "npu_gmm", "npu_rope"):
+            self.refused(["plan", "job.toml", "--model.converters=%s,%s" % (name, name)], "model.converters", name, "twice")
+
+    def test_given_a_binary_file_for_a_text_it_is_refused(self):
+        self.accepted(["data", "pack", "text.txt", "--tokenizer", "tokenizer.json", "--output", "packed"])
+        with open(self.path("packed"), "rb") as file:
+            packed = file.read()
+        self.write("magic", b"x" + packed[1:])
+        self.write("utf16.txt", "the lord said".encode("utf-16"))
+        self.write("zeros.jsonl", bytes(100))
+        self.write("longer", packed + b"x")
+        for name in ("magic", "utf16.txt", "zeros.jsonl", "tokens/x.txt"):
+            if "/" in name:
+                self.write(name, bytes(100))
+                name = "tokens"
+            self.refused(["train", "job.toml", "--training.dataset_path=" + name], name, "binary file")
+            self.refused(["tokenizer", "train", name, "--output", "t.json"], name, "binary file")
+        self.refused(["train", "job.toml", "--training.dataset_path=longer"], "longer", "expected %d; got %d"
+                     % (len(packed) - 64, len(packed) - 63))
+
+    def test_given_initial_weights_that_are_not_loaded_the_run_says_so(self):
+        out = self.accepted(["train", "job.toml", "--checkpoint.initial_load_path=nowhere"]).stdout
+        self.assertIn("checkpoint.initial_load_path = nowhere has no effect", out)
+
     def test_given_yaml_that_is_no_text_it_is_refused(self):
         for text in (b"training:\n  lr: \xff\n", b"training:\n  lr: 1\0\n", bytes(range(256)), b"\xc3"):
             self.write("wrong.yaml", text)

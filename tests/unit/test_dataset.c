@@ -357,12 +357,12 @@ static void given_a_crafted_header_nothing_outside_the_file_is_read(void **state
     const uint64_t numbers[] = {0, 29, 31, UINT64_MAX, (uint64_t)1 << 63, ((uint64_t)1 << 63) + 30};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         put_crafted(16, numbers[i], 8);
-        assert_refused("crafted.tokens", NULL, &o, "number of ids");
+        assert_refused("crafted.tokens", NULL, &o, "bytes of ids");
     }
     put_crafted(12, 3, 4);
     assert_refused("crafted.tokens", NULL, &o, "bytes of an id");
     put_crafted(12, 4, 4);
-    assert_refused("crafted.tokens", NULL, &o, "number of ids");
+    assert_refused("crafted.tokens", NULL, &o, "bytes of ids");
     put_crafted(8, 2, 4);
     assert_refused("crafted.tokens", NULL, &o, "version");
     put_crafted(48, 0, 4);

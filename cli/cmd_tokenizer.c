@@ -164,8 +164,10 @@ cleanup:
 }
 
 /* Reads the numbers of a text into *ids. */
-static oct_status parse_ids(const char *text, const char *name, oct_token_list *ids,
+static oct_status parse_ids(const char *text, size_t n_bytes, const char *name, oct_token_list *ids,
                             oct_error *err) {
+    if (memchr(text, 0, n_bytes))
+        return oct_fail(err, OCT_INVALID, "%s: expected token ids; got a NUL byte", name);
     for (;;) {
         text += strspn(text, " \t\r\n,");
         if (!*text)
@@ -201,11 +203,11 @@ static oct_status run_decode(int argc, char **argv, oct_error *err) {
     }
     status = oct_tokenizer_load(args.operands[0], &tokenizer, err);
     for (int i = 1; i < args.n_operands && !status; i++)
-        status = parse_ids(args.operands[i], "ID", &ids, err);
+        status = parse_ids(args.operands[i], strlen(args.operands[i]), "ID", &ids, err);
     if (!status && args.n_operands == 1)
         status = read_input("-", &text, &n_bytes, err);
     if (!status && text)
-        status = parse_ids(text, "standard input", &ids, err);
+        status = parse_ids(text, n_bytes, "standard input", &ids, err);
     if (!status)
         status =
             oct_tokenizer_decode(tokenizer, ids.ids, ids.n, OCT_SPECIAL_TOKENS_WRITE, &out, err);

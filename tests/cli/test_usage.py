@@ -38,6 +38,9 @@ class Usage(Program):
                 error = self.refused(args).stderr.rstrip("\n")
                 self.assertTrue(error.isprintable(), repr(error))
 
+    def test_given_a_text_and_a_file_to_encode_it_is_refused(self):
+        self.refused(["tokenizer", "encode", "tokenizer.json", "text.txt", "--text", "x"], "--text", "text.txt")
+
     def test_given_no_place_to_print_to_it_is_an_error(self):
         for command in ("info", "--help", "--version", "train --help"):
             for target in (">/dev/full", ">&-"):

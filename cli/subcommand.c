@@ -10,7 +10,7 @@
 
 static oct_status fail_unknown(const char *command, const cli_subcommand *subcommands, int n,
                                const char *name, oct_error *err) {
-    const char *names[MAX_SUBCOMMANDS];
+    const char *names[MAX_SUBCOMMANDS] = {0};
     int n_names = n < MAX_SUBCOMMANDS ? n : MAX_SUBCOMMANDS;
     for (int i = 0; i < n_names; i++)
         names[i] = subcommands[i].name;
@@ -18,9 +18,13 @@ static oct_status fail_unknown(const char *command, const cli_subcommand *subcom
     if (nearest)
         return oct_fail(err, OCT_INVALID, "%s %.100s: unknown command; did you mean '%s'?", command,
                         name, nearest);
-    return oct_fail(err, OCT_INVALID,
-                    "%s %.100s: unknown command; expected one of those that octet %s --help lists",
-                    command, name, command);
+    char list[256] = "";
+    for (int i = 0; i < n_names; i++) {
+        size_t used = strlen(list);
+        snprintf(list + used, sizeof list - used, "%s'%s'", i ? ", " : "", names[i]);
+    }
+    return oct_fail(err, OCT_INVALID, "%s %.100s: unknown command; expected %s (octet %s --help)",
+                    command, name, list, command);
 }
 
 oct_status cli_run_subcommand(const char *command, const cli_subcommand *subcommands, int n,

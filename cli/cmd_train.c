@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <stdio.h>
 
+#include "base/log.h"
 #include "cli.h"
 #include "config/job.h"
 #include "options.h"
@@ -30,6 +31,7 @@ static oct_status train(oct_comm *world, const oct_job *job, const cli_args *arg
         .n_overrides = args->n_overrides,
         .progress = oct_comm_rank(world) == 0 ? cli_progress : NULL};
     oct_job_log_notes(job);
+    oct_log_info("Starting job: %s", job->job.description);
     oct_status status = oct_trainer_create(job, &options, &trainer, err);
     if (status == OCT_OK)
         status = oct_trainer_run(trainer, err);

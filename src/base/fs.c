@@ -80,7 +80,18 @@ static bool write_all(int fd, const char *from, size_t n_bytes) {
     return true;
 }
 
+oct_status oct_path_check_target(const char *path, oct_error *err) {
+    struct stat st;
+    if (stat(path, &st) != 0 || S_ISREG(st.st_mode))
+        return OCT_OK;
+    return oct_fail(err, OCT_INVALID, "%s: expected a regular file or none; got %s", path,
+                    S_ISDIR(st.st_mode) ? "a folder" : "a device or the like");
+}
+
 oct_status oct_file_write(const char *path, const void *bytes, size_t n_bytes, oct_error *err) {
+    oct_status target = oct_path_check_target(path, err);
+    if (target)
+        return target;
     size_t length = strlen(path);
     char *temporary = oct_malloc(length + 32);
     if (!temporary)

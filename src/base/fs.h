@@ -11,6 +11,10 @@
 oct_status oct_file_read(const char *path, size_t max_bytes, char **text, size_t *n_bytes,
                          oct_error *err);
 
+/* OCT_INVALID if `path` exists and is no regular file: renaming a new file onto it would replace a
+ * device. */
+oct_status oct_path_check_target(const char *path, oct_error *err);
+
 /* Writes through a temporary name, fsync and rename, so that `path` holds the old or the new bytes,
  * never a part. A full disk or a refused write is OCT_FAILED and leaves no temporary file. */
 oct_status oct_file_write(const char *path, const void *bytes, size_t n_bytes, oct_error *err);

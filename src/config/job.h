@@ -116,8 +116,6 @@ typedef struct oct_job {
         int64_t data_parallel_shard_degree;     /* >= 1; -1 = the ranks left over */
         int64_t expert_parallel_degree;         /* >= 1 */
         oct_job_reshard fsdp_reshard_after_forward;
-        oct_job_list fsdp_apply_modules; /* YAML only: [] = every layer */
-        oct_job_list ep_apply_modules;   /* YAML only: [] = every expert module */
     } parallelism;
     struct {
         bool enable;

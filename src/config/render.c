@@ -162,21 +162,22 @@ static void put_list(const oct_job_list *list, oct_strbuf *b) {
     oct_strbuf_puts(b, "]");
 }
 
-/* False when the member holds nothing (an optional text or table). */
+/* False when the member holds nothing (an optional number, text or table). */
 static bool put_member(const oct_job *job, const oct_key *key, oct_strbuf *b) {
     const void *member = (const char *)job + key->offset;
     const char *text;
     size_t length;
+    bool optional = strcmp(key->fallback, "none") == 0; /* a number says none by -1 */
     switch (key->type) {
     case OCT_KEY_BOOL:
         oct_strbuf_puts(b, *(const bool *)member ? "true" : "false");
         return true;
     case OCT_KEY_INT:
         oct_strbuf_printf(b, "%lld", (long long)*(const int64_t *)member);
-        return true;
+        return !optional || *(const int64_t *)member != -1;
     case OCT_KEY_FLOAT:
         put_double(*(const double *)member, b);
-        return true;
+        return !optional || *(const double *)member != -1;
     case OCT_KEY_LIST:
         put_list(member, b);
         return true;

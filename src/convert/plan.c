@@ -107,37 +107,6 @@ static bool same_but_numbers(const char *a, const char *b) {
     return *a == *b;
 }
 
-/* Writes the closest module names to `pattern`, best first, as `"a", "b"`. */
-static void closest_names(const oct_plan *plan, const char *pattern, char *text, size_t size) {
-    const char *best[N_CLOSEST] = {0};
-    size_t best_distance[N_CLOSEST];
-    for (int64_t i = 0; i < plan->n_rows; i++) {
-        const char *name = plan->rows[i].name;
-        size_t d = distance(pattern, name);
-        int at = N_CLOSEST;
-        for (int j = N_CLOSEST - 1; j >= 0; j--) {
-            if (best[j] && same_but_numbers(best[j], name)) {
-                at = N_CLOSEST;
-                break;
-            }
-            if (!best[j] || d < best_distance[j])
-                at = j;
-        }
-        if (at == N_CLOSEST)
-            continue;
-        for (int j = N_CLOSEST - 1; j > at; j--) {
-            best[j] = best[j - 1];
-            best_distance[j] = best_distance[j - 1];
-        }
-        best[at] = name;
-        best_distance[at] = d;
-    }
-    size_t n = 0;
-    text[0] = '\0';
-    for (int j = 0; j < N_CLOSEST && best[j] && n < size; j++)
-        n += (size_t)snprintf(text + n, size - n, "%s\"%s\"", j ? ", " : "", best[j]);
-}
-
 /* torchtitan's substrings: "layers.1" also selects layers.10. */
 static oct_status warn_of_cut_number(oct_plan *plan, const oct_pattern_list *list,
                                      const char *pattern) {
@@ -175,6 +144,43 @@ static bool list_concerns(const oct_converter_spec *specs, int64_t n_specs,
     return false;
 }
 
+/* Writes the closest module names to `pattern`, best first (of equally close ones
+ * the shortest: heads and the like), as `"a", "b"`. */
+static void closest_names(const oct_plan *plan, const oct_converter_spec *specs, int64_t n_specs,
+                          const oct_pattern_list *list, const char *pattern, char *text,
+                          size_t size) {
+    const char *best[N_CLOSEST] = {0};
+    size_t best_distance[N_CLOSEST];
+    for (int64_t i = 0; i < plan->n_rows; i++) {
+        const char *name = plan->rows[i].name;
+        size_t d = distance(pattern, name);
+        int at = N_CLOSEST;
+        if (!list_concerns(specs, n_specs, list, &plan->rows[i]))
+            continue;
+        for (int j = N_CLOSEST - 1; j >= 0; j--) {
+            if (best[j] && same_but_numbers(best[j], name)) {
+                at = N_CLOSEST;
+                break;
+            }
+            bool shorter = best[j] && d == best_distance[j] && strlen(name) < strlen(best[j]);
+            if (!best[j] || d < best_distance[j] || shorter)
+                at = j;
+        }
+        if (at == N_CLOSEST)
+            continue;
+        for (int j = N_CLOSEST - 1; j > at; j--) {
+            best[j] = best[j - 1];
+            best_distance[j] = best_distance[j - 1];
+        }
+        best[at] = name;
+        best_distance[at] = d;
+    }
+    size_t n = 0;
+    text[0] = '\0';
+    for (int j = 0; j < N_CLOSEST && best[j] && n < size; j++)
+        n += (size_t)snprintf(text + n, size - n, "%s\"%s\"", j ? ", " : "", best[j]);
+}
+
 /* Counts hits of each pattern of a list and warns of those that miss; once for a list. */
 static oct_status check_list(oct_plan *plan, const oct_converter_spec *specs, int64_t n_specs,
                              int64_t at, const oct_pattern_list *list) {
@@ -194,7 +200,7 @@ static oct_status check_list(oct_plan *plan, const oct_converter_spec *specs, in
             status = warn_of_cut_number(plan, list, list->patterns[p]);
         } else if (list->written) {
             char names[512];
-            closest_names(plan, list->patterns[p], names, sizeof names);
+            closest_names(plan, specs, n_specs, list, list->patterns[p], names, sizeof names);
             status = warn(plan, "%s: %s: \"%s\" matches no module; closest: %s", list->where,
                           list->key, list->patterns[p], names);
         }

@@ -11,6 +11,7 @@
 #include <xxhash.h>
 
 #include "base/alloc.h"
+#include "base/fs.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "packed token files are mapped as they are: this needs a little-endian machine"
@@ -179,6 +180,8 @@ oct_status oct_packed_create(const char *path, int64_t vocab_size, uint64_t toke
         status = oct_fail_memory(err);
         goto cleanup;
     }
+    if ((status = oct_path_check_target(path, err)))
+        goto cleanup;
     XXH3_64bits_reset(w->sum);
     /* Processes of several machines may pack the same text into one folder. */
     struct timespec now;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "model/hf_names.h"
 
 #define LINEAR "quantize.linear.mx"
@@ -17,6 +18,7 @@ struct oct_conversion {
     oct_converter_spec specs[MAX_SPECS];
     int64_t n_specs;
     oct_plan *plan;
+    bool log_modules; /* model.print_after_conversion */
 };
 
 static oct_status fail_at(const oct_job *job, const char *key, const oct_error *cause,
@@ -128,6 +130,7 @@ oct_status oct_conversion_create(const oct_job *job, oct_model *model, oct_conve
     *out = NULL;
     if (!c)
         return oct_fail_memory(err);
+    c->log_modules = job->model.print_after_conversion;
     if (yaml)
         status = read_mindspeed(c, job, err);
     for (size_t i = 0; !yaml && i < job->model.converters.n && status == OCT_OK; i++)
@@ -153,6 +156,16 @@ const oct_plan *oct_conversion_plan(const oct_conversion *c) {
     return c->plan;
 }
 
+static void log_modules(const oct_plan *plan) {
+    for (int64_t i = 0; i < plan->n_rows; i++) {
+        const oct_plan_row *row = &plan->rows[i];
+        oct_log_info("%s: %s", row->name, row->recipe ? row->recipe->name : row->reason);
+    }
+}
+
 oct_status oct_conversion_apply(oct_conversion *c, oct_error *err) {
-    return oct_plan_apply(c->plan, err);
+    oct_status status = oct_plan_apply(c->plan, err);
+    if (status == OCT_OK && c->log_modules)
+        log_modules(c->plan);
+    return status;
 }

@@ -71,6 +71,11 @@ static void given_one_batch_hif8_learns_it_by_heart(void **state) {
     overfit(LIST(OVERFIT, CONVERT, "--quantize.linear.mx.recipe_name=hif8"));
 }
 
+static void given_one_batch_hif8_full_range_learns_it_by_heart(void **state) {
+    (void)state;
+    overfit(LIST(OVERFIT, CONVERT, "--quantize.linear.mx.recipe_name=hif8_full_range"));
+}
+
 /* Runs 6 steps at one go; then again from step 3, in the same folder; and compares all bits and all
  * lines of metrics.jsonl. */
 static void resume(const char *const *overrides, const char *const *again) {
@@ -418,6 +423,7 @@ int main(void) {
         cmocka_unit_test(given_one_batch_bf16_learns_it_by_heart),
         cmocka_unit_test(given_one_batch_mxfp8_learns_it_by_heart),
         cmocka_unit_test(given_one_batch_hif8_learns_it_by_heart),
+        cmocka_unit_test(given_one_batch_hif8_full_range_learns_it_by_heart),
         cmocka_unit_test(given_a_resumed_run_its_bits_are_those_of_one_that_never_stopped),
         cmocka_unit_test(given_delayed_scales_a_resumed_run_remembers_them),
         cmocka_unit_test(

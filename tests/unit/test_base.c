@@ -118,6 +118,10 @@ static void given_a_refused_write_the_old_file_stays(void **state) {
     oct_free(text);
     assert_int_equal(oct_file_read(path, 2, &text, NULL, NULL), OCT_INVALID);
     assert_int_equal(oct_file_read(folder, 100, &text, NULL, NULL), OCT_INVALID);
+    /* A device that is renamed onto would be gone. */
+    oct_error device = {0};
+    assert_int_equal(oct_file_write("/dev/null", "new", 3, &device), OCT_INVALID);
+    assert_non_null(strstr(device.message, "/dev/null: expected a regular file"));
     unlink(path);
     rmdir(folder);
     oct_free(below);

@@ -451,7 +451,6 @@ static void given_a_mindspeed_job_its_keys_fill_the_fields_that_mean_the_same(vo
     assert_int_equal(job.parallelism.data_parallel_shard_degree, -1);
     assert_int_equal(job.parallelism.expert_parallel_degree, 2);
     assert_int_equal(job.parallelism.fsdp_reshard_after_forward, OCT_JOB_RESHARD_ALWAYS);
-    assert_string_equal(job.parallelism.ep_apply_modules.items[0], "model.layers.{*}.mlp.experts");
     assert_int_equal(job.training.mixed_precision_param, OCT_JOB_BFLOAT16);
     assert_int_equal(job.training.local_batch_size, 2);
     assert_int_equal(job.training.gradient_accumulation_steps, 4);

@@ -2,6 +2,7 @@
 #include "terminal.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -50,14 +51,19 @@ void cli_log_warnings_only(void) {
     warnings_only = true;
 }
 
+/* Open MPI gives every rank a terminal of its own, whatever its output goes to in the end. */
+static bool is_terminal(int fd) {
+    return isatty(fd) == 1 && !getenv("OMPI_COMM_WORLD_SIZE");
+}
+
 bool cli_log_on_terminal(void) {
-    return isatty(fileno(log_stream)) == 1;
+    return is_terminal(fileno(log_stream));
 }
 
 void cli_progress(void *user, const char *what, int64_t done, int64_t total) {
     (void)user;
     char bar[BAR_WIDTH + 1];
-    if (!isatty(STDERR_FILENO) || total < 1)
+    if (!is_terminal(STDERR_FILENO) || total < 1)
         return;
     int64_t now = now_ms();
     if (done < total && bar_drawn_at_ms >= 0 && now - bar_drawn_at_ms < 100)

@@ -3,9 +3,14 @@
  *
  * That needs no more than MPI_THREAD_FUNNELED from the library, makes progress while the caller
  * computes, and while it waits it sleeps instead of spinning, since ranks often share cores.
- * Messages are cut at CHUNK bytes, as MPI counts are ints. */
+ *
+ * Messages go in pieces that MPI sends at once, without asking the receiver first (64 KiB with its
+ * header over Open MPI's TCP). Whole ones would be announced, and the answer would queue behind the
+ * data that goes the other way at the same time: on a slow link the two directions then take
+ * turns. */
 #include <mpi.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -13,7 +18,10 @@
 #include "base/alloc.h"
 #include "comm/transport.h"
 
-#define CHUNK ((size_t)1 << 30)
+#define PIECE ((size_t)60 << 10)
+#define MAX_WINDOW 64   /* pieces under way to one rank: links of up to 3.8 MB bandwidth x delay */
+#define MIN_WINDOW 4    /* .. with many ranks, */
+#define MAX_PIECES 1024 /* whose pieces together are these */
 #define MIN_SLEEP_NS 2000
 #define MAX_SLEEP_NS 100000
 
@@ -45,7 +53,8 @@ static struct {
     pthread_cond_t posted, finished;
     order *first, *last;
     int world_rank, world_size;
-    int started; /* 1 running, -1 MPI refused */
+    int started;          /* 1 running, -1 MPI refused */
+    atomic_bool aborting; /* no exchange is waited for any more */
 } engine = {.mutex = PTHREAD_MUTEX_INITIALIZER,
             .posted = PTHREAD_COND_INITIALIZER,
             .finished = PTHREAD_COND_INITIALIZER};
@@ -76,50 +85,78 @@ static void finish(volatile int *done, int value) {
     pthread_mutex_unlock(&engine.mutex);
 }
 
-static size_t n_chunks(size_t n_bytes) {
-    return (n_bytes + CHUNK - 1) / CHUNK;
+/* What one rank sends to or receives from one other in an exchange. */
+typedef struct lane {
+    char *at; /* that follow what was posted */
+    size_t n_left;
+    int peer;
+    bool sends;
+} lane;
+
+/* Posts the lane's next piece; nothing is left: the request stays null. A synchronous send is done
+ * when the other side has matched it, so no more than a window of pieces waits in buffers there. */
+static int post_piece(lane *l, MPI_Comm comm, MPI_Request *request) {
+    int n = (int)(l->n_left < PIECE ? l->n_left : PIECE);
+    if (n == 0)
+        return MPI_SUCCESS;
+    char *at = l->at;
+    l->at += n;
+    l->n_left -= (size_t)n;
+    return l->sends ? MPI_Issend(at, n, MPI_BYTE, l->peer, 0, comm, request)
+                    : MPI_Irecv(at, n, MPI_BYTE, l->peer, 0, comm, request);
 }
 
-static int chunk_bytes(size_t n_bytes, size_t chunk) {
-    size_t left = n_bytes - chunk * CHUNK;
-    return (int)(left < CHUNK ? left : CHUNK);
+/* Staggered, so that no rank is everybody's first. */
+static void fill_lanes(const order *o, lane *lanes) {
+    const oct_comm_request *q = o->request;
+    for (int step = 1; step < o->size; step++) {
+        int from = (o->rank + o->size - step) % o->size, to = (o->rank + step) % o->size;
+        *lanes++ = (lane){q->receive[from], q->n_receive[from], from, false};
+        *lanes++ = (lane){(char *)q->send[to], q->n_send[to], to, true};
+    }
 }
 
-static int wait_all(MPI_Request *requests, int n) {
+/* Moves all lanes, `window` pieces of each at a time; the requests of lane i are those from
+ * i * window on. */
+static int move(lane *lanes, int n_lanes, int window, MPI_Comm comm, MPI_Request *requests,
+                int *finished) {
+    int n = n_lanes * window, n_finished = 0, result = MPI_SUCCESS;
     long sleep_ns = MIN_SLEEP_NS;
-    int all = 0;
-    while (!all) {
-        if (MPI_Testall(n, requests, &all, MPI_STATUSES_IGNORE) != MPI_SUCCESS)
-            return -1;
-        if (all)
-            break;
+    for (int w = 0; w < window; w++)
+        for (int i = 0; i < n_lanes && result == MPI_SUCCESS; i++) {
+            requests[i * window + w] = MPI_REQUEST_NULL;
+            result = post_piece(&lanes[i], comm, &requests[i * window + w]);
+        }
+    while (result == MPI_SUCCESS && !atomic_load(&engine.aborting)) {
+        result = MPI_Testsome(n, requests, &n_finished, finished, MPI_STATUSES_IGNORE);
+        if (result == MPI_SUCCESS && n_finished == MPI_UNDEFINED)
+            return 1;
+        for (int i = 0; i < n_finished && result == MPI_SUCCESS; i++)
+            result = post_piece(&lanes[finished[i] / window], comm, &requests[finished[i]]);
+        if (n_finished > 0) {
+            sleep_ns = MIN_SLEEP_NS;
+            continue;
+        }
         nanosleep(&(struct timespec){0, sleep_ns}, NULL);
         sleep_ns = sleep_ns < MAX_SLEEP_NS ? sleep_ns + sleep_ns / 2 : MAX_SLEEP_NS;
     }
-    return 1;
+    return -1;
 }
 
 static int exchange(const order *o) {
-    const oct_comm_request *q = o->request;
-    size_t n = 0;
-    for (int r = 0; r < o->size; r++)
-        n += r == o->rank ? 0 : n_chunks(q->n_send[r]) + n_chunks(q->n_receive[r]);
-    MPI_Request *requests = oct_malloc_array(n + 1, sizeof *requests);
-    if (!requests)
-        return -1;
-    int at = 0;
-    for (int step = 1; step < o->size;
-         step++) { /* staggered, so that no rank is everybody's first */
-        int from = (o->rank + o->size - step) % o->size, to = (o->rank + step) % o->size;
-        for (size_t c = 0; c < n_chunks(q->n_receive[from]); c++)
-            MPI_Irecv((char *)q->receive[from] + c * CHUNK, chunk_bytes(q->n_receive[from], c),
-                      MPI_BYTE, from, 0, *o->comm, &requests[at++]);
-        for (size_t c = 0; c < n_chunks(q->n_send[to]); c++)
-            MPI_Isend((const char *)q->send[to] + c * CHUNK, chunk_bytes(q->n_send[to], c),
-                      MPI_BYTE, to, 0, *o->comm, &requests[at++]);
+    int n_lanes = 2 * (o->size - 1), window = MAX_PIECES / n_lanes;
+    window = window < MIN_WINDOW ? MIN_WINDOW : window > MAX_WINDOW ? MAX_WINDOW : window;
+    lane *lanes = oct_malloc_array((size_t)n_lanes, sizeof *lanes);
+    MPI_Request *requests = oct_malloc_array((size_t)(n_lanes * window), sizeof *requests);
+    int *finished = oct_malloc_array((size_t)(n_lanes * window), sizeof *finished);
+    int result = -1;
+    if (lanes && requests && finished) {
+        fill_lanes(o, lanes);
+        result = move(lanes, n_lanes, window, *o->comm, requests, finished);
     }
-    int result = wait_all(requests, at);
+    oct_free(finished);
     oct_free(requests);
+    oct_free(lanes);
     return result;
 }
 
@@ -235,6 +272,7 @@ static void mpi_destroy(oct_comm *comm) {
 static void mpi_abort(oct_comm *comm, int exit_code) {
     order o = {.kind = ORDER_ABORT, .exit_code = exit_code};
     (void)comm;
+    atomic_store(&engine.aborting, true);
     order_and_wait(&o);
     _Exit(exit_code);
 }

@@ -2,16 +2,16 @@
  *
  * With K cut into chunks, element x of a row becomes round(x / u) for a power of two u, the row's
  * unit in the chunk, and x = u * integer + residual holds exactly. Units are chosen such that
- *   - every integer is below 2^14, and
+ *   - every integer is below 2^15, and
  *   - the integers of a row in a chunk have an L2 norm of at most 2^15.5, so that by Cauchy-Schwarz
  *     the 32-bit sum of a chunk cannot overflow.
  * An element keeps all of its (at most four) significant bits where its integer is 8 or more; the
  * few others have a residual, which is listed. A panel whose chunks of 256 leave many residuals is
  * cut into chunks of 32, the MX block; where even those leave more than the list holds, it's marked
- * and its products are computed from the codes in fp32.
+ * and its products are computed in fp32.
  *
- * Invariant: a panel holds its operand completely (codes and decoding factors too), so that any
- * pair of panels can be multiplied by any of the ways. */
+ * Invariant: a panel holds its operand completely (A its fp32 values, B its codes and decoding
+ * factors), so that any pair of panels can be multiplied by any of the ways. */
 #ifndef OCT_KERNEL_AVX512_ALIGNED_H
 #define OCT_KERNEL_AVX512_ALIGNED_H
 
@@ -23,14 +23,17 @@
 
 enum {
     OCT_ALIGNED_MR = 14,
+    OCT_ALIGNED_A_ROWS = 16, /* of a panel of A: padded to a register */
     OCT_ALIGNED_NR = 32,
     OCT_ALIGNED_STEP = 1024,     /* k of a panel at most */
     OCT_ALIGNED_LONG_CHUNK = 256 /* the short one is OCT_MX_BLOCK */
 };
 
+#define OCT_RESIDUALS_END UINT16_MAX /* the place in the record behind a list's last */
+
 /* One element's residual. */
 typedef struct oct_residual {
-    uint16_t k, row; /* within the panel */
+    uint16_t place, row; /* of k in the order of storage (oct_panel_place), within the panel */
     float value;
 } oct_residual;
 
@@ -39,48 +42,59 @@ typedef struct oct_panel_head {
     int32_t chunk;
     bool by_codes;          /* too many residuals */
     uint32_t special_rows;  /* their integers are zero: NaN, Inf or an extreme magnitude */
-    int32_t n_residuals[2]; /* of rows 0 .. 15 and 16 .. 31, each in order of k / 4 */
+    int32_t n_residuals[2]; /* of rows 0 .. 15 and 16 .. 31 */
 } oct_panel_head;
 
-/* Where the parts of a panel are. R rows (16 or 32; A's last two are zeros); k padded to a multiple
- * of 64. k inside a group of four is stored as 0 2 1 3, for A and B alike. */
+/* Where the parts of a panel are. R rows (16 for A, the last two zeros; 32 for B); k padded to a
+ * multiple of 64. */
 typedef struct oct_panel {
     oct_panel_head *head;
-    int16_t *integers; /* [k / 2][R][2]: pairs for vpdpwssd */
-    uint8_t *codes;    /* [k / 4][R][4], the k in order */
+    int16_t *integers; /* [place / 2][R][2]: pairs for vpdpwssd */
     float *units;      /* [k / 32][R]: the unit times the operand's fp32 scale */
-    float *factors;    /* [k / 32][R]: what a decoded code is to be multiplied with */
     oct_residual *residuals[2];
-    int64_t capacity; /* of each list */
+    int64_t capacity; /* of each list, its end included */
+    float *values;    /* A: [place][R] */
+    uint8_t *codes;   /* B: [k / 4][R][4], the k in order */
+    float *factors;   /* B: [k / 32][R]: what a decoded code is to be multiplied with */
 } oct_panel;
+
+/* k inside a group of four is stored as 0 2 1 3, for A and B alike: so the even and the odd bytes
+ * of four codes make a pair each. */
+static inline int64_t oct_panel_place(int64_t k) {
+    return (k & ~(int64_t)3) | (k & 1) << 1 | (k >> 1 & 1);
+}
 
 static inline int64_t oct_panel_padded_k(int64_t kc) {
     return (kc + 63) / 64 * 64;
 }
 
 static inline oct_panel oct_panel_at(void *bytes, int64_t kc, int64_t rows) {
-    const int64_t k = oct_panel_padded_k(kc);
+    const int64_t k = oct_panel_padded_k(kc), n_blocks = k / OCT_MX_BLOCK;
     char *base = bytes;
     oct_panel p = {.head = bytes, .capacity = k};
     base += 64;
     p.integers = (int16_t *)(void *)base;
     base += k * rows * 2;
-    p.codes = (uint8_t *)base;
-    base += k * rows;
     p.units = (float *)(void *)base;
-    base += k / OCT_MX_BLOCK * rows * 4;
-    p.factors = (float *)(void *)base;
-    base += k / OCT_MX_BLOCK * rows * 4;
+    base += n_blocks * rows * 4;
     for (int64_t i = 0; i < rows / 16; i++) {
         p.residuals[i] = (oct_residual *)(void *)base;
         base += p.capacity * (int64_t)sizeof(oct_residual);
     }
+    if (rows == OCT_ALIGNED_A_ROWS) {
+        p.values = (float *)(void *)base;
+        return p;
+    }
+    p.codes = (uint8_t *)base;
+    base += k * rows;
+    p.factors = (float *)(void *)base;
     return p;
 }
 
-/* Bytes: 3 + 2 * 4 / 32 + 8 / 16 for an element. */
-#define OCT_PANEL_BYTES_PER_K(rows) ((size_t)(rows)*15 / 4)
-#define OCT_PANEL_BYTES_FIXED(rows) (64 + 63 * OCT_PANEL_BYTES_PER_K(rows))
+/* Bytes of A: 2 + 4 / 32 + 8 / 16 + 4 for an element; of B: 2 + 4 / 32 + 8 / 16 + 1 + 4 / 32. */
+#define OCT_PANEL_A_BYTES_PER_K ((size_t)OCT_ALIGNED_A_ROWS * 53 / 8)
+#define OCT_PANEL_B_BYTES_PER_K ((size_t)OCT_ALIGNED_NR * 15 / 4)
+#define OCT_PANEL_BYTES_FIXED(per_k) (64 + 63 * (per_k))
 
 void oct_aligned_pack(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
                       void *panel, int64_t panel_rows);

@@ -3,6 +3,7 @@
 #include "kernel/avx512/aligned.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "kernel/avx512/encode.h"
@@ -11,6 +12,7 @@
 
 enum {
     BLOCK = OCT_MX_BLOCK,
+    A_ROWS = OCT_ALIGNED_A_ROWS,
     MAX_BLOCKS = OCT_ALIGNED_STEP / BLOCK,
     N_LEVELS = 3,
     NOTHING = -128, /* the exponent of a zero */
@@ -31,7 +33,7 @@ typedef struct tables {
     byte_table level[N_LEVELS]; /* magnitude over level_unit, rounded up, at most 127 */
     float level_unit[N_LEVELS];
     int level_exponent[N_LEVELS]; /* the level serves numbers with exponents up to this */
-    __mmask8 nan_is_0x80;
+    oct_dtype format;
 } tables;
 
 OCT_INLINE __m512i look_up(const byte_table *t, __m512i codes) {
@@ -42,7 +44,7 @@ static byte_table byte_table_load(const int8_t bytes[128]) {
     return (byte_table){_mm512_loadu_si512(bytes), _mm512_loadu_si512(bytes + 64)};
 }
 
-/* 16 magnitudes from their words at a time. */
+/* From the formats' words, 16 magnitudes at a time. */
 static void tables_make(tables *t, oct_dtype format) {
     /* E4M3, E5M2, HiF8: each the largest number of its binade. */
     static const float tops[3][N_LEVELS] = {
@@ -88,7 +90,22 @@ static void tables_make(tables *t, oct_dtype format) {
     t->least_place = byte_table_load(least);
     for (int l = 0; l < N_LEVELS; l++)
         t->level[l] = byte_table_load(level[l]);
-    t->nan_is_0x80 = format == OCT_HIF8;
+    t->format = format;
+}
+
+enum { N_FORMATS = 3 };
+static tables made_tables[N_FORMATS];
+static pthread_once_t tables_once = PTHREAD_ONCE_INIT;
+
+static void make_all_tables(void) {
+    static const oct_dtype formats[N_FORMATS] = {OCT_E4M3, OCT_E5M2, OCT_HIF8};
+    for (int i = 0; i < N_FORMATS; i++)
+        tables_make(&made_tables[i], formats[i]);
+}
+
+static const tables *tables_of(oct_dtype format) {
+    pthread_once(&tables_once, make_all_tables);
+    return &made_tables[format == OCT_E4M3 ? 0 : format == OCT_E5M2 ? 1 : 2];
 }
 
 /* --- what is known of sixteen rows --- */
@@ -127,37 +144,60 @@ OCT_INLINE __m512i largest_byte(__m512i x) {
     return _mm512_srai_epi32(_mm512_slli_epi32(x, 24), 24);
 }
 
+/* The quads of one block of sixteen rows. */
+typedef struct block_codes {
+    __m512i quad[BLOCK / 4];
+} block_codes;
+
+/* The exponent of each row's largest magnitude. */
+OCT_INLINE __m512i largest_exponent(const tables *t, const block_codes *c) {
+    __m512i largest = t->format == OCT_HIF8 ? _mm512_set1_epi8(NOTHING) : _mm512_setzero_si512();
+    if (t->format == OCT_HIF8) { /* whose codes aren't in order of magnitude */
+#pragma GCC unroll 8
+        for (int j = 0; j < BLOCK / 4; j++) {
+            __m512i e = look_up(&t->exponent, c->quad[j]);
+            __mmask64 nan = _mm512_cmpeq_epi8_mask(c->quad[j], _mm512_set1_epi8((char)0x80));
+            e = _mm512_mask_mov_epi8(e, nan, _mm512_set1_epi8(NOT_FINITE));
+            largest = _mm512_max_epi8(largest, e);
+        }
+        return largest_byte(largest);
+    }
+#pragma GCC unroll 8
+    for (int j = 0; j < BLOCK / 4; j++)
+        largest = _mm512_max_epi8(largest, _mm512_and_si512(c->quad[j], _mm512_set1_epi8(0x7f)));
+    __m512i e = look_up(&t->exponent, largest_byte(largest));
+    return _mm512_srai_epi32(_mm512_slli_epi32(e, 24), 24);
+}
+
+/* The sum of squares of each row's codes, or somewhat more, in units of level l. */
+OCT_INLINE __m512 sum_of_squares(const tables *t, const block_codes *c, int l) {
+    __m512i sum = _mm512_setzero_si512();
+#pragma GCC unroll 8
+    for (int j = 0; j < BLOCK / 4; j++) {
+        __m512i q = look_up(&t->level[l], c->quad[j]);
+        sum = _mm512_dpbusd_epi32(sum, q, q);
+    }
+    return _mm512_mul_ps(_mm512_cvtepi32_ps(sum),
+                         _mm512_set1_ps(t->level_unit[l] * t->level_unit[l]));
+}
+
 /* Exponents and sums of squares, block by block. */
 OCT_INLINE void measure(const tables *t, const uint8_t *codes, int64_t stride, rows16 *rows) {
     for (int64_t b = 0; b < rows->n_blocks; b++) {
-        __m512i largest = _mm512_set1_epi8(NOTHING);
-        __m512i sum[N_LEVELS] = {_mm512_setzero_si512(), _mm512_setzero_si512(),
-                                 _mm512_setzero_si512()};
+        block_codes c;
 #pragma GCC unroll 8
-        for (int j = 0; j < BLOCK / 4; j++) {
-            __m512i c = _mm512_load_si512(codes + (b * BLOCK / 4 + j) * stride);
-            __m512i e = look_up(&t->exponent, c);
-            if (t->nan_is_0x80) {
-                __mmask64 nan = _mm512_cmpeq_epi8_mask(c, _mm512_set1_epi8((char)0x80));
-                e = _mm512_mask_mov_epi8(e, nan, _mm512_set1_epi8(NOT_FINITE));
-            }
-            largest = _mm512_max_epi8(largest, e);
-#pragma GCC unroll 3
-            for (int l = 0; l < N_LEVELS; l++) {
-                __m512i q = look_up(&t->level[l], c);
-                sum[l] = _mm512_dpbusd_epi32(sum[l], q, q);
-            }
+        for (int j = 0; j < BLOCK / 4; j++)
+            c.quad[j] = _mm512_load_si512(codes + (b * BLOCK / 4 + j) * stride);
+        __m512i largest = largest_exponent(t, &c);
+        __m512 ss = sum_of_squares(t, &c, 0);
+        for (int l = 1; l < N_LEVELS; l++) { /* the finest level that holds the largest element */
+            __mmask16 fits =
+                _mm512_cmple_epi32_mask(largest, _mm512_set1_epi32(t->level_exponent[l]));
+            if (!fits) /* as good as always: scales put the largest near the format's largest */
+                break;
+            ss = _mm512_mask_mov_ps(ss, fits, sum_of_squares(t, &c, l));
         }
-        rows->codes_exponent[b] = largest_byte(largest);
-        __m512 ss = _mm512_setzero_ps();
-        for (int l = 0; l < N_LEVELS; l++) { /* the finest level that holds the largest element */
-            __mmask16 fits = l == 0
-                                 ? (__mmask16)0xffff
-                                 : _mm512_cmple_epi32_mask(rows->codes_exponent[b],
-                                                           _mm512_set1_epi32(t->level_exponent[l]));
-            __m512 unit_squared = _mm512_set1_ps(t->level_unit[l] * t->level_unit[l]);
-            ss = _mm512_mask_mul_ps(ss, fits, _mm512_cvtepi32_ps(sum[l]), unit_squared);
-        }
+        rows->codes_exponent[b] = largest;
         rows->sum_of_squares[b] = ss;
     }
 }
@@ -215,7 +255,7 @@ OCT_INLINE void choose_units(rows16 *rows, int64_t first, int64_t last, float *u
     /* norm^2 < 2^(g+1) shall be at most 2^(31 + 2 u): u = ceil((g - 30) / 2). */
     __m512i g = _mm512_cvtps_epi32(_mm512_getexp_ps(norm));
     __m512i u = _mm512_srai_epi32(_mm512_sub_epi32(g, _mm512_set1_epi32(29)), 1);
-    u = _mm512_max_epi32(u, _mm512_sub_epi32(largest, _mm512_set1_epi32(13)));
+    u = _mm512_max_epi32(u, _mm512_sub_epi32(largest, _mm512_set1_epi32(14)));
     u = _mm512_mask_mov_epi32(u, empty | rows->special, _mm512_setzero_si512());
     __m512 unit = _mm512_scalef_ps(rows->row_scale, _mm512_cvtepi32_ps(_mm512_add_epi32(u, top)));
     unit = _mm512_mask_mov_ps(unit, rows->special | empty, _mm512_setzero_ps());
@@ -231,7 +271,7 @@ OCT_INLINE void choose_units(rows16 *rows, int64_t first, int64_t last, float *u
     }
 }
 
-/* The integers and their residuals of one quad that has some. */
+/* The residuals of one quad that has some. */
 static __attribute__((noinline)) int64_t
 list_residuals(const uint8_t codes[64], const int16_t even[32], const int16_t odd[32],
                __mmask64 lossy, int64_t k, int64_t first_row, const uint16_t *words,
@@ -243,9 +283,9 @@ list_residuals(const uint8_t codes[64], const int16_t even[32], const int16_t od
         uint32_t bits = (uint32_t)words[codes[i] & 0x7f] << 16 | (uint32_t)(codes[i] & 0x80) << 24;
         float value;
         memcpy(&value, &bits, sizeof value);
-        if (n < capacity)
+        if (n < capacity - 1)
             list[n] = (oct_residual){
-                .k = (uint16_t)(k + b),
+                .place = (uint16_t)oct_panel_place(k + b),
                 .row = (uint16_t)(first_row + row),
                 .value = fmaf(-(float)integer, units[row], value * factors[row]),
             };
@@ -255,14 +295,15 @@ list_residuals(const uint8_t codes[64], const int16_t even[32], const int16_t od
 }
 
 /* Integers of all quads. With place p = 15 - shift, an integer is significand * 2^8 * 2^p / 2^15,
- * rounded (vpmulhrsw); p is at most 14, and below 0 gives 0. Returns the number of residuals, which
+ * rounded (vpmulhrsw); p is at most 15, and below 0 gives 0. Both factors are negated, since -2^15
+ * is a 16-bit integer and 2^15 isn't. Returns the number of residuals, which
  * may exceed the list's capacity. */
 OCT_INLINE int64_t align_quads(const tables *t, const rows16 *rows, const oct_panel *p,
                                int64_t group, int64_t panel_rows, const uint16_t *words) {
     const int64_t stride = panel_rows * 4; /* bytes of a quad; of a pair too */
     const uint8_t *codes = p->codes + group * 64;
     char *integers = (char *)p->integers + group * 64;
-    const __m512i low = _mm512_set1_epi16(0xff), one = _mm512_set1_epi16(1);
+    const __m512i low = _mm512_set1_epi16(0xff), minus_one = _mm512_set1_epi16(-1);
     __mmask64 listed = 0; /* bytes of rows that have residuals */
     for (int r = 0; r < 16; r++)
         listed |= rows->special >> r & 1 ? 0 : (__mmask64)15 << (4 * r);
@@ -270,14 +311,14 @@ OCT_INLINE int64_t align_quads(const tables *t, const rows16 *rows, const oct_pa
     for (int64_t q = 0; q < rows->n_blocks * (BLOCK / 4); q++) {
         __m512i c = _mm512_load_si512(codes + q * stride);
         __m512i s = look_up(&t->significand, c);
-        s = _mm512_mask_sub_epi8(s, _mm512_movepi8_mask(c), _mm512_setzero_si512(), s);
+        s = _mm512_mask_sub_epi8(s, ~_mm512_movepi8_mask(c), _mm512_setzero_si512(), s);
         __m512i place = _mm512_add_epi8(look_up(&t->exponent, c), rows->place[q / (BLOCK / 4)]);
         /* A zero's NOTHING may have wrapped around; its significand is 0. */
         __mmask64 lossy = _mm512_mask_cmplt_epi8_mask(listed, place, look_up(&t->least_place, c));
-        __m512i even = _mm512_mulhrs_epi16(_mm512_slli_epi16(s, 8),
-                                           _mm512_sllv_epi16(one, _mm512_and_si512(place, low)));
-        __m512i odd = _mm512_mulhrs_epi16(_mm512_andnot_si512(low, s),
-                                          _mm512_sllv_epi16(one, _mm512_srli_epi16(place, 8)));
+        __m512i even = _mm512_mulhrs_epi16(
+            _mm512_slli_epi16(s, 8), _mm512_sllv_epi16(minus_one, _mm512_and_si512(place, low)));
+        __m512i odd = _mm512_mulhrs_epi16(
+            _mm512_andnot_si512(low, s), _mm512_sllv_epi16(minus_one, _mm512_srli_epi16(place, 8)));
         _mm512_store_si512(integers + (2 * q) * stride, even);
         _mm512_store_si512(integers + (2 * q + 1) * stride, odd);
         if (__builtin_expect(lossy != 0, 0))
@@ -300,39 +341,92 @@ static int64_t align_in_chunks(const tables *t, rows16 *rows, const oct_panel *p
     return align_quads(t, rows, p, group, panel_rows, words);
 }
 
+/* A's values as fp32: from the codes. */
+static void decode_values(const oct_panel *p, oct_dtype dtype, int64_t n_blocks) {
+    const oct_code_table table = oct_code_table_load(oct_code_words(dtype), dtype);
+    for (int64_t k = 0; k < n_blocks * BLOCK; k++) {
+        __m512i quad = _mm512_load_si512(p->codes + k / 4 * 4 * A_ROWS);
+        __m512i code = _mm512_and_si512(_mm512_srl_epi32(quad, _mm_cvtsi32_si128((int)(k % 4) * 8)),
+                                        _mm512_set1_epi32(0xff));
+        __m512 factor = _mm512_load_ps(p->factors + k / BLOCK * A_ROWS);
+        _mm512_store_ps(p->values + oct_panel_place(k) * A_ROWS,
+                        _mm512_mul_ps(oct_decode_lanes(&table, code), factor));
+    }
+}
+
+/* The same, where every element is its integer and residual: x = unit * integer + residual. */
+static void assemble_values(const oct_panel *p, int64_t n_blocks) {
+    for (int64_t b = 0; b < n_blocks; b++) {
+        const __m512 unit = _mm512_load_ps(p->units + b * A_ROWS);
+#pragma GCC unroll 4
+        for (int64_t place = b * BLOCK; place < (b + 1) * BLOCK; place += 2) {
+            __m512i pair = _mm512_load_si512(p->integers + place * A_ROWS);
+            __m512i first = _mm512_srai_epi32(_mm512_slli_epi32(pair, 16), 16);
+            __m512i second = _mm512_srai_epi32(pair, 16);
+            float *to = p->values + place * A_ROWS;
+            _mm512_store_ps(to, _mm512_mul_ps(_mm512_cvtepi32_ps(first), unit));
+            _mm512_store_ps(to + A_ROWS, _mm512_mul_ps(_mm512_cvtepi32_ps(second), unit));
+        }
+    }
+    for (int64_t i = 0; i < p->head->n_residuals[0]; i++) {
+        const oct_residual *r = &p->residuals[0][i];
+        p->values[r->place * A_ROWS + r->row] += r->value;
+    }
+}
+
+/* Sixteen rows of a panel. */
+static void pack_group(const tables *t, const oct_operand *x, int64_t row, __mmask16 lanes,
+                       int64_t k, int64_t kc, const oct_panel *p, int64_t group,
+                       int64_t panel_rows) {
+    rows16 rows;
+    float *factors = p->factors + 16 * group;
+    gather_codes(x, row, lanes, k, kc, p->codes + group * 64, panel_rows * 4);
+    const int64_t n_blocks = oct_panel_padded_k(kc) / BLOCK;
+    rows.n_blocks = n_blocks;
+    measure(t, p->codes + group * 64, panel_rows * 4, &rows);
+    /* The padding's blocks have no scales of their own: those of the last real block will do. */
+    const int64_t real_blocks = (kc + BLOCK - 1) / BLOCK;
+    rows.n_blocks = real_blocks;
+    look_at_scales(x, row, lanes, k, &rows, factors, panel_rows);
+    for (int64_t b = real_blocks; b < n_blocks; b++) {
+        rows.scale_exponent[b] = rows.scale_exponent[real_blocks - 1];
+        _mm512_store_ps(factors + b * panel_rows, _mm512_set1_ps(1));
+    }
+    rows.n_blocks = n_blocks;
+    const uint16_t *words = oct_code_words(x->dtype);
+    int64_t n = align_in_chunks(t, &rows, p, group, panel_rows, OCT_ALIGNED_LONG_CHUNK, words);
+    if (n > MANY_RESIDUALS * (kc / OCT_ALIGNED_LONG_CHUNK + 1)) {
+        p->head->chunk = BLOCK;
+        n = align_in_chunks(t, &rows, p, group, panel_rows, BLOCK, words);
+    }
+    const int64_t most = p->capacity - 1;
+    p->head->by_codes |= n > most;
+    p->head->n_residuals[group] = (int32_t)(n > most ? most : n);
+    p->residuals[group][p->head->n_residuals[group]].place = OCT_RESIDUALS_END;
+    p->head->special_rows |= (uint32_t)rows.special << (16 * group);
+}
+
 void oct_aligned_pack(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
                       void *bytes, int64_t panel_rows) {
+    alignas(64) uint8_t a_codes[OCT_ALIGNED_STEP * A_ROWS];
+    alignas(64) float a_factors[MAX_BLOCKS * A_ROWS];
+    const bool is_a = panel_rows == A_ROWS;
     oct_panel p = oct_panel_at(bytes, kc, panel_rows);
-    const uint16_t *words = oct_code_words(x->dtype);
-    tables t;
-    rows16 rows;
-    tables_make(&t, x->dtype);
+    if (is_a) {
+        p.codes = a_codes;
+        p.factors = a_factors;
+    }
+    const tables *t = tables_of(x->dtype);
     *p.head = (oct_panel_head){.dtype = x->dtype, .chunk = OCT_ALIGNED_LONG_CHUNK};
     for (int64_t group = 0; group < panel_rows / 16; group++) {
         __mmask16 lanes = oct_lanes_below(n_rows - 16 * group);
-        int64_t from = lanes ? row + 16 * group : row;
-        gather_codes(x, from, lanes, k, kc, p.codes + group * 64, panel_rows * 4);
-        rows.n_blocks = oct_panel_padded_k(kc) / BLOCK;
-        measure(&t, p.codes + group * 64, panel_rows * 4, &rows);
-        /* The padding's blocks have no scales of their own: those of the last real block will do.
-         */
-        int64_t real_blocks = (kc + BLOCK - 1) / BLOCK;
-        int64_t n_blocks = rows.n_blocks;
-        rows.n_blocks = real_blocks;
-        look_at_scales(x, from, lanes, k, &rows, p.factors + 16 * group, panel_rows);
-        for (int64_t b = real_blocks; b < n_blocks; b++) {
-            rows.scale_exponent[b] = rows.scale_exponent[real_blocks - 1];
-            _mm512_store_ps(p.factors + b * panel_rows + 16 * group, _mm512_set1_ps(1));
-        }
-        rows.n_blocks = n_blocks;
-        int64_t n =
-            align_in_chunks(&t, &rows, &p, group, panel_rows, OCT_ALIGNED_LONG_CHUNK, words);
-        if (n > MANY_RESIDUALS * (kc / OCT_ALIGNED_LONG_CHUNK + 1)) {
-            p.head->chunk = BLOCK;
-            n = align_in_chunks(&t, &rows, &p, group, panel_rows, BLOCK, words);
-        }
-        p.head->by_codes |= n > p.capacity;
-        p.head->n_residuals[group] = (int32_t)(n > p.capacity ? p.capacity : n);
-        p.head->special_rows |= (uint32_t)rows.special << (16 * group);
+        pack_group(t, x, lanes ? row + 16 * group : row, lanes, k, kc, &p, group, panel_rows);
     }
+    if (!is_a)
+        return;
+    const int64_t n_blocks = oct_panel_padded_k(kc) / BLOCK;
+    if (p.head->by_codes || p.head->special_rows)
+        decode_values(&p, x->dtype, n_blocks);
+    else
+        assemble_values(&p, n_blocks);
 }

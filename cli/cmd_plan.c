@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/checked.h"
 #include "cli.h"
 #include "options.h"
 #include "terminal.h"
@@ -9,13 +10,17 @@
 #include "train/ranks.h"
 #include "train/setup.h"
 
-/* Without a word of it in the job or on the command line: one process. */
+/* Without a word of it in the job or on the command line: one process, or a team that shares the
+ * experts. */
 static int n_ranks_of(const oct_job *job, int64_t wanted) {
-    int64_t shard = job->parallelism.data_parallel_shard_degree;
+    const int64_t most = 1 << 20;
+    int64_t shard = job->parallelism.data_parallel_shard_degree, n;
     if (wanted > 0)
         return (int)wanted;
-    int64_t n = job->parallelism.data_parallel_replicate_degree * (shard > 0 ? shard : 1);
-    return n < 1 << 20 ? (int)n : 1 << 20;
+    if (shard < 0)
+        shard = job->parallelism.expert_parallel_degree;
+    bool fits = oct_mul_i64(job->parallelism.data_parallel_replicate_degree, shard, &n);
+    return fits && n < most ? (int)n : (int)most;
 }
 
 static void put_ratio(oct_strbuf *text, const char *name, double ratio) {
@@ -29,9 +34,11 @@ static void render_wire_json(const oct_wire *w, oct_strbuf *text) {
     oct_strbuf_printf(text,
                       ",\n  \"wire\": {\n    \"ranks\": %d,\n    \"micro_batches\": %lld,\n"
                       "    \"bytes_gather_8bit\": %lld,\n    \"bytes_gather_high\": %lld,\n"
-                      "    \"bytes_reduce_scatter\": %lld",
+                      "    \"bytes_reduce_scatter\": %lld,\n    \"expert_parallel_degree\": %d,\n"
+                      "    \"bytes_all_to_all_if_even\": %lld",
                       w->n_ranks, (long long)w->n_passes, (long long)w->gather_8bit,
-                      (long long)w->gather_high, (long long)w->reduce_scatter);
+                      (long long)w->gather_high, (long long)w->reduce_scatter, w->expert_degree,
+                      (long long)w->all_to_all);
     put_ratio(text, "converted_to_bf16", w->converted_ratio);
     put_ratio(text, "whole_to_bf16", w->whole_ratio);
     oct_strbuf_puts(text, "\n  }");
@@ -43,6 +50,11 @@ static void render_wire(const oct_wire *w, oct_strbuf *text) {
                       "together: gather_8bit %lld, gather_high %lld, reduce_scatter %lld bytes\n",
                       w->n_ranks, (long long)w->n_passes, (long long)w->gather_8bit,
                       (long long)w->gather_high, (long long)w->reduce_scatter);
+    if (w->expert_degree > 1)
+        oct_strbuf_printf(text,
+                          "experts spread over teams of %d processes; all_to_all, if all experts "
+                          "get as many tokens: %lld bytes\n",
+                          w->expert_degree, (long long)w->all_to_all);
     if (!isnan(w->converted_ratio))
         oct_strbuf_printf(text, "gathers of converted weights: %.4f of bf16's; ",
                           w->converted_ratio);

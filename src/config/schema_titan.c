@@ -142,7 +142,7 @@ static const oct_key keys[] = {
         "ranks that share one copy; -1: all that are left"),
     CHOICE(parallelism.fsdp_reshard_after_forward, "default|always|never", "default",
            "whether gathered weights are dropped after the forward pass"),
-    INT(parallelism.expert_parallel_degree, COUNT, "1", "ranks that share the experts"),
+    INT(parallelism.expert_parallel_degree, COUNT, "1", "ranks over which experts are spread"),
     UNSUPPORTED(INT, parallelism.tensor_parallel_degree, NULL, "1",
                 "tensor parallelism isn't supported"),
     INERT(BOOL, parallelism.disable_loss_parallel, "false", "used with tensor parallelism only"),

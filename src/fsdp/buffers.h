@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#define OCT_MAX_BUFFERS 1024 /* four a unit that stays: models of 250 layers */
+#define OCT_MAX_BUFFERS 2048 /* four a unit that stays: models of 250 layers, experts apart */
 
 typedef struct oct_buffer {
     char *data;

@@ -10,12 +10,17 @@
  * precision off the weight travels in the activations' dtype and is quantized from that.
  *
  * Modules notice nothing: fsdp answers in the weight cache's place (nn/weights.h) and lends
- * oct_param.grad. All functions are collective unless they say otherwise; one thread drives it. */
+ * oct_param.grad. All functions are collective unless they say otherwise; one thread drives it.
+ *
+ * With expert parallelism (fsdp/shard.h says who has which experts) tokens travel within a team
+ * (nn/token_exchange.h), and experts are gathered, and their gradients reduced, among the ranks
+ * that have the same ones: all of the team's tokens are in each rank's gradient already. */
 #ifndef OCT_FSDP_FSDP_H
 #define OCT_FSDP_FSDP_H
 
 #include "comm/comm.h"
 #include "convert/plan.h"
+#include "fsdp/shard.h"
 #include "model/model.h"
 
 /* Which orientations of 8-bit weights a gather brings. */
@@ -36,18 +41,33 @@ typedef struct oct_fsdp_config {
     bool low_precision_linears, low_precision_experts;
 } oct_fsdp_config;
 
+/* The ranks that a rank works with, all communicators in order of rank. */
+typedef struct oct_fsdp_comms {
+    oct_comm *shard;     /* that share one copy of the model */
+    oct_comm *replicate; /* of other copies, that keep the same shard; NULL: one copy */
+    oct_comm *team;      /* that share the experts; NULL: no expert parallelism */
+    oct_comm *experts;   /* of `shard`, that have the same experts; NULL as team */
+} oct_fsdp_comms;
+
+/* How a model is cut over them. */
+oct_sharding oct_fsdp_sharding(const oct_fsdp_comms *comms);
+
+/* Collective: makes `team` and `experts` out of `shard`, for teams of expert_degree ranks. The
+ * caller destroys them before `shard`. */
+oct_status oct_fsdp_split_experts(oct_fsdp_comms *comms, int expert_degree);
+
 typedef struct oct_fsdp oct_fsdp;
 
 /* Not collective: decides which rows of each parameter this rank keeps, and gives a model of shapes
  * alone (OCT_PARAMS_SHAPES_ONLY) memory for these, zeroed. */
-oct_status oct_fsdp_shard(oct_model *model, int rank, int n_ranks);
+oct_status oct_fsdp_shard(oct_model *model, const oct_sharding *sharding, int rank);
 
-/* For a model that oct_fsdp_shard has cut over `shard`'s ranks and a plan that has been applied.
- * `replicate` (NULL: none) joins the ranks of other groups that keep the same shard. All arguments
- * must outlive the result. */
+/* For a model that oct_fsdp_shard has cut and a plan that has been applied. `comms` is copied; all
+ * else must outlive the result. Experts are told how many of them are here, and their tokens'
+ * way. */
 oct_status oct_fsdp_create(oct_model *model, const oct_plan *plan, const oct_fsdp_config *config,
-                           oct_comm *shard, oct_comm *replicate, oct_fsdp **out);
-/* Not collective, but what is under way is waited for. NULL is fine. */
+                           const oct_fsdp_comms *comms, oct_fsdp **out);
+/* Not collective, but what is under way is waited for. NULL is fine. Before the model. */
 void oct_fsdp_destroy(oct_fsdp *fsdp);
 
 /* Makes a step's modules get their weights here. Not collective. */
@@ -63,12 +83,14 @@ typedef struct oct_fsdp_traffic {
     int64_t converted; /* of the gathers above, those of converted modules' weights */
     int64_t converted_in_bf16; /* what these would be if gathered in bf16 */
     int64_t all_in_bf16;       /* what all gathers would be */
+    int64_t all_to_all; /* of tokens, if all experts get as many; what a run moves depends on its
+                           routing */
 } oct_fsdp_traffic;
 
-/* What training will move; not collective. A model of shapes alone is enough, and a plan that
- * hasn't been applied. OCT_NO_MEMORY is the only failure. */
+/* What training will move with n_tokens in a micro-batch; not collective. A model of shapes alone
+ * is enough, and a plan that hasn't been applied. OCT_NO_MEMORY is the only failure. */
 oct_status oct_fsdp_plan_traffic(oct_model *model, const oct_plan *plan,
-                                 const oct_fsdp_config *config, int n_shards, int n_replicas,
-                                 oct_fsdp_traffic *traffic);
+                                 const oct_fsdp_config *config, const oct_sharding *sharding,
+                                 int n_replicas, int64_t n_tokens, oct_fsdp_traffic *traffic);
 
 #endif

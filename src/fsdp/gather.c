@@ -1,9 +1,9 @@
 /* Gathers: see gather.h.
  *
- * A message is one segment a rank, in order of rank. A rank's segment holds slot after slot, matrix
- * after matrix (those that it has rows of), copy after copy: the codes of its rows as that copy
- * stores them, then their scales where these travel. In high precision: the rows of each slot. All
- * ranks walk the same list, so no header is sent. */
+ * A message is one segment a member, in order of rank. A member's segment holds slot after slot,
+ * matrix after matrix (those that it has rows of), copy after copy: the codes of its rows as that
+ * copy stores them, then their scales where these travel. In high precision: the rows of each slot.
+ * All ranks walk the same list, so no header is sent. */
 #include "fsdp/gather.h"
 
 #include <string.h>
@@ -33,8 +33,9 @@ static int64_t n_amaxes(const oct_slot *slot) {
 /* This shard's rows of matrix e. */
 static oct_matrix_view local_rows(const oct_slot *slot, int64_t e, oct_comm *comm) {
     const oct_param *param = slot->param;
-    oct_rows rows = oct_shard_matrix_rows(param, e, oct_comm_rank(comm), oct_comm_size(comm));
-    int64_t at = (e * slot->shape.N + rows.first) * slot->shape.K - param->first;
+    oct_rows rows = oct_slot_matrix_rows(slot, e, oct_comm_rank(comm));
+    int64_t row = slot->first_row + e * slot->shape.N + rows.first;
+    int64_t at = row * slot->shape.K - param->first;
     return (oct_matrix_view){.data = rows.n ? param->value + at : NULL,
                              .dtype = OCT_F32,
                              .rows = rows.n,
@@ -54,11 +55,12 @@ static oct_status local_amaxes(oct_slot *slot, oct_comm *comm, oct_arena *scratc
     return status;
 }
 
-oct_status oct_gather_amaxes(oct_units *units, oct_comm *comm, oct_arena *scratch) {
+oct_status oct_gather_amaxes(oct_unit *units, int64_t n_units, oct_comm *comm, oct_arena *scratch) {
     int64_t n = 0, at = 0;
     oct_status status = OCT_OK;
-    for (int64_t i = 0; i < units->n_slots; i++)
-        n += n_amaxes(units->by_param[i]);
+    for (int64_t u = 0; u < n_units; u++)
+        for (int64_t s = 0; s < units[u].n_slots; s++)
+            n += n_amaxes(&units[u].slots[s]);
     if (n == 0)
         return OCT_OK;
     oct_arena_mark mark = oct_arena_get_mark(scratch);
@@ -66,9 +68,9 @@ oct_status oct_gather_amaxes(oct_units *units, oct_comm *comm, oct_arena *scratc
     if (!all)
         return OCT_NO_MEMORY;
     /* In order of the model, which is the same on all ranks: addresses aren't. */
-    for (int64_t u = 0; u < units->n_units && !status; u++)
-        for (int64_t s = 0; s < units->units[u].n_slots && !status; s++) {
-            oct_slot *slot = &units->units[u].slots[s];
+    for (int64_t u = 0; u < n_units && !status; u++)
+        for (int64_t s = 0; s < units[u].n_slots && !status; s++) {
+            oct_slot *slot = &units[u].slots[s];
             if (n_amaxes(slot))
                 status = local_amaxes(slot, comm, scratch, all + at);
             at += n_amaxes(slot);
@@ -76,9 +78,9 @@ oct_status oct_gather_amaxes(oct_units *units, oct_comm *comm, oct_arena *scratc
     if (!status)
         status = oct_comm_max_f32(comm, all, n);
     at = 0;
-    for (int64_t u = 0; u < units->n_units && !status; u++)
-        for (int64_t s = 0; s < units->units[u].n_slots && !status; s++) {
-            oct_slot *slot = &units->units[u].slots[s];
+    for (int64_t u = 0; u < n_units && !status; u++)
+        for (int64_t s = 0; s < units[u].n_slots && !status; s++) {
+            oct_slot *slot = &units[u].slots[s];
             size_t n_own = (size_t)n_amaxes(slot);
             if (n_own && !slot->amaxes)
                 slot->amaxes = oct_malloc_array(n_own, sizeof *slot->amaxes);
@@ -280,8 +282,8 @@ static void place(oct_unit *unit, const oct_gather *g, char *at) {
     }
 }
 
-static void unpack_codes(oct_unit *unit, const oct_gather *g, int n_ranks, const char *from) {
-    for (int rank = 0; rank < n_ranks; rank++)
+static void unpack_codes(oct_unit *unit, const oct_gather *g, const char *from) {
+    for (int member = 0; member < unit->n_members; member++)
         for (int64_t s = 0; s < unit->n_slots; s++) {
             oct_slot *slot = &unit->slots[s];
             int dims[2];
@@ -289,20 +291,20 @@ static void unpack_codes(oct_unit *unit, const oct_gather *g, int n_ranks, const
                 continue;
             int n_dims = oct_slot_copies(slot, g->which, g->held, dims);
             for (int64_t e = 0; e < slot->shape.E; e++) {
-                oct_rows rows = oct_shard_matrix_rows(slot->param, e, rank, n_ranks);
+                oct_rows rows = oct_slot_matrix_rows(slot, e, member);
                 for (int i = 0; i < n_dims && rows.n; i++)
                     from = unpack_piece(slot, from, rows, dims[i], &slot->whole[e].along[dims[i]]);
             }
         }
 }
 
-static void unpack_dense(oct_unit *unit, int n_ranks, const char *from) {
-    for (int rank = 0; rank < n_ranks; rank++)
+static void unpack_dense(oct_unit *unit, const char *from) {
+    for (int member = 0; member < unit->n_members; member++)
         for (int64_t s = 0; s < unit->n_slots; s++) {
             oct_slot *slot = &unit->slots[s];
             if (slot->low_precision)
                 continue;
-            oct_rows rows = oct_shard_rows(slot->param, rank, n_ranks);
+            oct_rows rows = oct_slot_rows(slot, member);
             size_t row_bytes = (size_t)slot->shape.K * oct_dtype_bytes(slot->dense);
             size_t n_bytes = (size_t)rows.n * row_bytes;
             memcpy((char *)slot->values + (size_t)rows.first * row_bytes, from, n_bytes);
@@ -315,14 +317,14 @@ static void unpack_dense(oct_unit *unit, int n_ranks, const char *from) {
 /* One of the two messages. The segment of this rank is packed in place. */
 static oct_status begin_message(oct_unit *unit, int kind, oct_comm *comm, oct_buffers *buffers) {
     oct_gather *g = &unit->gather;
-    int n_ranks = oct_comm_size(comm), rank = oct_comm_rank(comm);
+    int n_ranks = unit->n_members, rank = oct_comm_rank(comm);
     size_t total = 0;
     size_t *sizes = oct_malloc_array(2 * (size_t)n_ranks, sizeof *sizes);
     if (!sizes)
         return OCT_NO_MEMORY;
     for (int r = 0; r < n_ranks; r++) {
-        sizes[r] = kind == 0 ? oct_unit_code_bytes(unit, g->which, g->held, r, n_ranks)
-                             : oct_unit_dense_bytes(unit, r, n_ranks);
+        sizes[r] = kind == 0 ? oct_unit_code_bytes(unit, g->which, g->held, r)
+                             : oct_unit_dense_bytes(unit, r);
         sizes[n_ranks + r] = total;
         total += sizes[r];
     }
@@ -365,7 +367,7 @@ static void forget(oct_gather *g) {
     *g = (oct_gather){0};
 }
 
-static oct_status finish(oct_unit *unit, int n_ranks, oct_buffers *buffers) {
+static oct_status finish(oct_unit *unit, oct_buffers *buffers) {
     oct_gather *g = &unit->gather;
     oct_status status = wait_for(g);
     size_t n_bytes = assembled_bytes(unit, g);
@@ -376,9 +378,9 @@ static oct_status finish(oct_unit *unit, int n_ranks, oct_buffers *buffers) {
         unit->assembled[unit->n_assembled++] = to;
         place(unit, g, to->data);
         if (g->receive[0])
-            unpack_codes(unit, g, n_ranks, g->receive[0]->data);
+            unpack_codes(unit, g, g->receive[0]->data);
         if (g->receive[1])
-            unpack_dense(unit, n_ranks, g->receive[1]->data);
+            unpack_dense(unit, g->receive[1]->data);
         unit->held |= g->which;
         unit->dense_held |= g->dense;
     } else if (!status) {
@@ -391,11 +393,11 @@ static oct_status finish(oct_unit *unit, int n_ranks, oct_buffers *buffers) {
 oct_status oct_gather_ensure(oct_unit *unit, oct_need need, oct_comm *comm, oct_buffers *buffers) {
     oct_status status = OCT_OK;
     if (unit->gather.active)
-        status = finish(unit, oct_comm_size(comm), buffers);
+        status = finish(unit, buffers);
     if (!status)
         status = oct_gather_begin(unit, need, comm, buffers);
     if (!status && unit->gather.active)
-        status = finish(unit, oct_comm_size(comm), buffers);
+        status = finish(unit, buffers);
     return status;
 }
 
@@ -426,6 +428,8 @@ oct_status oct_gather_dense(const oct_slot *slot, oct_dtype dtype, oct_tensor *o
         return OCT_INVALID;
     *out = (oct_tensor){.dtype = dtype, .n_dims = param->n_dims, .data = slot->values};
     memcpy(out->shape, param->shape, sizeof param->shape);
+    if (param->n_dims == 3)
+        out->shape[0] = slot->shape.E;
     return OCT_OK;
 }
 

@@ -4,9 +4,9 @@
 
 #include "fsdp/units.h"
 
-/* Collective, not of units: the amaxes of all weights whose scales depend on the whole, in one
- * reduction. For new masters, before the first gather. */
-oct_status oct_gather_amaxes(oct_units *units, oct_comm *comm, oct_arena *scratch);
+/* Collective: the amaxes of all weights of n units whose scales depend on the whole, in one
+ * reduction over their members. For new masters, before the first gather. */
+oct_status oct_gather_amaxes(oct_unit *units, int64_t n, oct_comm *comm, oct_arena *scratch);
 
 /* Collective: starts bringing what the unit lacks of `need`; nothing lacks: nothing is done. */
 oct_status oct_gather_begin(oct_unit *unit, oct_need need, oct_comm *comm, oct_buffers *buffers);

@@ -35,14 +35,27 @@ static void find_delayed(oct_slot *slot, oct_module *m) {
             slot->delayed_slot = w * OCT_N_ROLES + OCT_ROLE_WEIGHT;
 }
 
-static void describe(oct_slot *slot, oct_module *owner, oct_param *param, const oct_plan *plan,
-                     const oct_fsdp_config *config) {
-    const oct_plan_row *row = find_row(plan, param);
+typedef struct building {
+    oct_unit *unit;
+    const oct_plan *plan;
+    const oct_fsdp_config *config;
+    const oct_sharding *sharding;
+    int rank;
+} building;
+
+static void describe(oct_slot *slot, oct_module *owner, oct_param *param, const building *b) {
+    const oct_fsdp_config *config = b->config;
+    const oct_plan_row *row = find_row(b->plan, param);
     const oct_linear *linear = oct_linear_from(owner);
+    int degree = oct_param_degree(param, b->sharding);
     bool bias = linear && linear->bias == param;
     *slot = (oct_slot){.param = param,
                        .shape = oct_param_matrices(param),
+                       .sharding = *b->sharding,
+                       .place = b->rank % degree,
                        .dense = bias ? OCT_F32 : config->activation};
+    slot->shape.E /= degree;
+    slot->first_row = slot->place * slot->shape.E * slot->shape.N;
     if (!row)
         return;
     slot->recipe = row->recipe;
@@ -52,46 +65,48 @@ static void describe(oct_slot *slot, oct_module *owner, oct_param *param, const 
                                                                    : config->low_precision_linears);
 }
 
-typedef struct building {
-    oct_unit *unit;
-    const oct_plan *plan;
-    const oct_fsdp_config *config;
-} building;
-
 static oct_status add_params(oct_module *m, void *context) {
     building *b = context;
-    oct_unit *unit = b->unit;
+    oct_unit *unit = oct_experts_from(m) && b->unit->experts ? b->unit->experts : b->unit;
     for (int64_t i = 0; i < m->n_params; i++) {
         oct_slot *slots =
             oct_realloc_array(unit->slots, (size_t)unit->n_slots + 1, sizeof *unit->slots);
         if (!slots)
             return OCT_NO_MEMORY;
         unit->slots = slots;
-        describe(&slots[unit->n_slots++], m, m->params[i], b->plan, b->config);
+        describe(&slots[unit->n_slots++], m, m->params[i], b);
     }
     return OCT_OK;
 }
 
-static oct_status add_module(oct_units *units, oct_unit *unit, oct_module *m, const oct_plan *plan,
-                             const oct_fsdp_config *config) {
-    building b = {unit, plan, config};
-    int64_t before = unit->n_slots;
-    oct_status status = oct_module_visit(m, add_params, &b);
-    units->n_slots += unit->n_slots - before;
-    return status;
+static oct_status add_module(building *b, oct_unit *unit, oct_module *m) {
+    b->unit = unit;
+    return oct_module_visit(m, add_params, b);
 }
 
-static oct_status allocate_units(oct_units *units, int64_t n_layers, bool tied) {
-    units->n_numbers = n_layers + 2;
-    units->n_units = units->n_numbers - tied;
+static oct_status allocate_units(oct_units *units, const oct_model *model,
+                                 const oct_sharding *sharding) {
+    const oct_model_args *args = oct_model_get_args(model);
+    bool tied = args->enable_weight_tying;
+    units->n_numbers = args->n_layers + 2;
+    for (int64_t i = 0; i < args->n_layers && sharding->expert_degree > 1; i++)
+        units->n_expert_units += oct_model_moe(model, i) != NULL;
+    units->n_units = units->n_numbers - tied + units->n_expert_units;
     units->units = oct_calloc_array((size_t)units->n_units, sizeof *units->units);
     units->of_number = oct_calloc_array((size_t)units->n_numbers, sizeof *units->of_number);
     if (!units->units || !units->of_number)
         return OCT_NO_MEMORY;
-    for (int64_t i = 0; i < units->n_units; i++)
-        units->of_number[i] = &units->units[i];
-    if (tied)
-        units->of_number[n_layers + 1] = &units->units[0];
+    oct_unit *experts = units->units + units->n_units - units->n_expert_units;
+    for (int64_t i = 0; i < units->n_numbers; i++) {
+        oct_unit *unit = &units->units[tied && i == args->n_layers + 1 ? 0 : i];
+        bool layer = i >= 1 && i <= args->n_layers;
+        units->of_number[i] = unit;
+        unit->n_members = sharding->n_ranks;
+        if (!layer || !units->n_expert_units || !oct_model_moe(model, i - 1))
+            continue;
+        experts->n_members = sharding->n_ranks / sharding->expert_degree;
+        unit->experts = experts++;
+    }
     return OCT_OK;
 }
 
@@ -103,10 +118,12 @@ static int compare_slots(const void *a, const void *b) {
 
 /* Arrays that a run needs beside each slot and unit. */
 static oct_status allocate_slots(oct_units *units) {
+    int64_t n = 0;
+    for (int64_t u = 0; u < units->n_units; u++)
+        units->n_slots += units->units[u].n_slots;
     units->by_param = oct_malloc_array((size_t)units->n_slots, sizeof *units->by_param);
     if (!units->by_param)
         return OCT_NO_MEMORY;
-    int64_t n = 0;
     for (int64_t u = 0; u < units->n_units; u++) {
         oct_unit *unit = &units->units[u];
         unit->reductions = oct_calloc_array((size_t)unit->n_slots, sizeof *unit->reductions);
@@ -135,24 +152,23 @@ static oct_status allocate_slots(oct_units *units) {
 }
 
 oct_status oct_units_create(oct_model *model, const oct_plan *plan, const oct_fsdp_config *config,
-                            oct_units *units) {
-    const oct_model_args *args = oct_model_get_args(model);
-    int64_t n_layers = args->n_layers;
-    bool tied = args->enable_weight_tying;
+                            const oct_sharding *sharding, int rank, oct_units *units) {
+    building b = {.plan = plan, .config = config, .sharding = sharding, .rank = rank};
     *units = (oct_units){0};
-    oct_status status = allocate_units(units, n_layers, tied);
+    oct_status status = allocate_units(units, model, sharding);
+    int64_t n_layers = units->n_numbers - 2;
     if (!status)
-        status = add_module(units, units->of_number[0],
-                            oct_module_find(oct_model_root(model), "tok_embeddings"), plan, config);
+        status = add_module(&b, units->of_number[0],
+                            oct_module_find(oct_model_root(model), "tok_embeddings"));
     for (int64_t i = 0; i < n_layers && !status; i++) {
         oct_unit *unit = units->of_number[1 + i];
         unit->block = oct_model_layer(model, i);
-        status = add_module(units, unit, &unit->block->base, plan, config);
+        status = add_module(&b, unit, &unit->block->base);
     }
     static const char *const last[] = {"norm", "output"};
     for (int i = 0; i < 2 && !status; i++)
-        status = add_module(units, units->of_number[n_layers + 1],
-                            oct_module_find(oct_model_root(model), last[i]), plan, config);
+        status = add_module(&b, units->of_number[n_layers + 1],
+                            oct_module_find(oct_model_root(model), last[i]));
     if (!status)
         status = allocate_slots(units);
     if (status)
@@ -248,12 +264,26 @@ int oct_slot_copies(const oct_slot *slot, oct_along which, oct_along held, int d
     return n;
 }
 
-size_t oct_slot_code_bytes(const oct_slot *slot, oct_along which, oct_along held, int rank,
-                           int n_ranks) {
+static int rank_of(const oct_slot *slot, int member) {
+    return member * oct_param_degree(slot->param, &slot->sharding) + slot->place;
+}
+
+oct_rows oct_slot_rows(const oct_slot *slot, int member) {
+    oct_rows rows = oct_shard_rows(slot->param, &slot->sharding, rank_of(slot, member));
+    rows.first -= slot->first_row;
+    return rows;
+}
+
+oct_rows oct_slot_matrix_rows(const oct_slot *slot, int64_t e, int member) {
+    int64_t matrix = slot->first_row / slot->shape.N + e;
+    return oct_shard_matrix_rows(slot->param, &slot->sharding, matrix, rank_of(slot, member));
+}
+
+size_t oct_slot_code_bytes(const oct_slot *slot, oct_along which, oct_along held, int member) {
     int dims[2], n_dims = oct_slot_copies(slot, which, held, dims);
     size_t n_bytes = 0;
     for (int64_t e = 0; e < slot->shape.E; e++) {
-        int64_t n = oct_shard_matrix_rows(slot->param, e, rank, n_ranks).n;
+        int64_t n = oct_slot_matrix_rows(slot, e, member).n;
         for (int i = 0; n && i < n_dims; i++) {
             oct_qmatrix q =
                 oct_qmatrix_shape(slot->recipe, OCT_ROLE_WEIGHT, n, slot->shape.K, dims[i]);
@@ -264,24 +294,22 @@ size_t oct_slot_code_bytes(const oct_slot *slot, oct_along which, oct_along held
     return n_bytes;
 }
 
-size_t oct_slot_dense_bytes(const oct_slot *slot, int rank, int n_ranks) {
-    return (size_t)(oct_shard_rows(slot->param, rank, n_ranks).n * slot->shape.K) *
-           oct_dtype_bytes(slot->dense);
+size_t oct_slot_dense_bytes(const oct_slot *slot, int member) {
+    return (size_t)(oct_slot_rows(slot, member).n * slot->shape.K) * oct_dtype_bytes(slot->dense);
 }
 
-size_t oct_unit_code_bytes(const oct_unit *unit, oct_along which, oct_along held, int rank,
-                           int n_ranks) {
+size_t oct_unit_code_bytes(const oct_unit *unit, oct_along which, oct_along held, int member) {
     size_t n_bytes = 0;
     for (int64_t s = 0; s < unit->n_slots && which; s++)
         if (unit->slots[s].low_precision)
-            n_bytes += oct_slot_code_bytes(&unit->slots[s], which, held, rank, n_ranks);
+            n_bytes += oct_slot_code_bytes(&unit->slots[s], which, held, member);
     return n_bytes;
 }
 
-size_t oct_unit_dense_bytes(const oct_unit *unit, int rank, int n_ranks) {
+size_t oct_unit_dense_bytes(const oct_unit *unit, int member) {
     size_t n_bytes = 0;
     for (int64_t s = 0; s < unit->n_slots; s++)
         if (!unit->slots[s].low_precision)
-            n_bytes += oct_slot_dense_bytes(&unit->slots[s], rank, n_ranks);
+            n_bytes += oct_slot_dense_bytes(&unit->slots[s], member);
     return n_bytes;
 }

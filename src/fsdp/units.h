@@ -2,7 +2,12 @@
  * `octet plan` knows the bytes that a run will move.
  *
  * Units are numbered as nn/step.h says: the embedding, the layers, norm and head. Where the head is
- * tied to the embedding they are one unit under both numbers. Internal to src/fsdp. */
+ * tied to the embedding they are one unit under both numbers. With expert parallelism the experts
+ * of a layer are a unit of their own that comes and goes with the layer's (`experts`): fewer ranks
+ * gather it, those that share the same experts.
+ *
+ * The ranks that gather a unit together are its members, numbered as in their communicator.
+ * Internal to src/fsdp. */
 #ifndef OCT_FSDP_UNITS_H
 #define OCT_FSDP_UNITS_H
 
@@ -15,7 +20,11 @@
 /* A parameter in its unit. */
 typedef struct oct_slot {
     oct_param *param;
-    oct_matrices shape;
+    oct_matrices
+        shape;         /* of what is gathered: the parameter, or this rank's share of the experts */
+    int64_t first_row; /* where that begins in the parameter */
+    oct_sharding sharding;
+    int place;                  /* of this rank in its team; 0 for what isn't of experts */
     oct_dtype dense;            /* of the whole weight, where it's gathered in high precision */
     const oct_recipe *recipe;   /* of its products; NULL: high precision */
     const oct_delayed *delayed; /* with a delayed recipe: the module's, and where in it */
@@ -50,6 +59,8 @@ typedef struct oct_gather {
 #define OCT_MAX_ASSEMBLED 4
 
 typedef struct oct_unit {
+    struct oct_unit *experts; /* with expert parallelism: the layer's experts; else NULL */
+    int n_members;
     oct_slot *slots;
     int64_t n_slots;
     oct_block *block; /* a layer's, for its recompute; else NULL */
@@ -66,15 +77,16 @@ typedef struct oct_unit {
 
 typedef struct oct_units {
     oct_unit *units;
-    int64_t n_units;
-    oct_unit **of_number; /* (n_layers + 2) */
+    int64_t n_units, n_expert_units; /* experts come last */
+    oct_unit **of_number;            /* (n_layers + 2) */
     int64_t n_numbers;
     oct_slot **by_param; /* all slots, by the parameter's address */
     int64_t n_slots;
 } oct_units;
 
+/* As `rank` of the sharding sees them. */
 oct_status oct_units_create(oct_model *model, const oct_plan *plan, const oct_fsdp_config *config,
-                            oct_units *units);
+                            const oct_sharding *sharding, int rank, oct_units *units);
 void oct_units_clear(oct_units *units);
 oct_slot *oct_units_find(const oct_units *units, const oct_param *param); /* NULL: unknown */
 
@@ -93,12 +105,13 @@ bool oct_unit_frees(const oct_units *units, int64_t number, oct_phase phase, oct
 bool oct_scales_travel(const oct_qmatrix *q);
 /* The copies that bring `which` to a unit that has `held`: none, one or two dimensions, in dims. */
 int oct_slot_copies(const oct_slot *slot, oct_along which, oct_along held, int dims[2]);
-/* Bytes of rank's segment of a unit's message. */
-size_t oct_slot_code_bytes(const oct_slot *slot, oct_along which, oct_along held, int rank,
-                           int n_ranks);
-size_t oct_slot_dense_bytes(const oct_slot *slot, int rank, int n_ranks);
-size_t oct_unit_code_bytes(const oct_unit *unit, oct_along which, oct_along held, int rank,
-                           int n_ranks);
-size_t oct_unit_dense_bytes(const oct_unit *unit, int rank, int n_ranks);
+/* The rows of the slot, and of its matrix e, that a member holds; counted from the slot's first. */
+oct_rows oct_slot_rows(const oct_slot *slot, int member);
+oct_rows oct_slot_matrix_rows(const oct_slot *slot, int64_t e, int member);
+/* Bytes of a member's segment of a unit's message. */
+size_t oct_slot_code_bytes(const oct_slot *slot, oct_along which, oct_along held, int member);
+size_t oct_slot_dense_bytes(const oct_slot *slot, int member);
+size_t oct_unit_code_bytes(const oct_unit *unit, oct_along which, oct_along held, int member);
+size_t oct_unit_dense_bytes(const oct_unit *unit, int member);
 
 #endif

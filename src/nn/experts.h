@@ -3,7 +3,9 @@
  *   y_e = (silu(x_e w1_e^T) * (x_e w3_e^T)) w2_e^T
  *
  * Letters: E experts; T rows, sorted by expert: expert e's are offsets[e] .. offsets[e+1]-1, any
- * group may be empty; D dim; F hidden size. w1, w3 (E,F,D), w2 (E,D,F).
+ * group may be empty; D dim; F hidden size. w1, w3 (E,F,D), w2 (E,D,F). With expert parallelism E
+ * are the experts that this rank has, which gathered weights, lent gradients and groups are of; the
+ * parameters' shapes say how many there are on all.
  *
  * How the products run is a table of its own (oct_expert_products) that converters swap: one
  * product an expert, all in one call, or on 8-bit operands. All give an expert the bits that it has

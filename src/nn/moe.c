@@ -8,14 +8,21 @@
 
 /* What forward leaves for backward. */
 typedef struct kept {
-    oct_tensor x, scores, sorted, routed;   /* (T,D), (T,E), (T*A,D): into and out of the experts */
+    oct_tensor x, scores, sorted, routed; /* (T,D), (T,E), (T*A,D): into and out of the experts */
+    oct_tensor arrived;                   /* what experts here read, where tokens travel */
+    oct_token_route route;
     int32_t *chosen, *choice_at, *place_of; /* (T*A) */
     float *weights;                         /* (T,A) */
     int64_t *offsets;                       /* (E+1) */
 } kept;
 
 static bool keeps_sorted(const oct_moe *moe) {
-    return moe->experts->products->keeps_input && moe->sorted == OCT_PRODUCT_KEPT;
+    return moe->experts->products->keeps_input && moe->sorted == OCT_PRODUCT_KEPT && !moe->exchange;
+}
+
+/* Whether backward sorts again. What arrived is kept instead: to send it twice costs more. */
+static bool sorts_again(const oct_moe *moe) {
+    return moe->experts->products->keeps_input && moe->sorted != OCT_PRODUCT_KEPT && !moe->exchange;
 }
 
 static oct_status allocate(const oct_moe *moe, oct_step *step, kept *k) {
@@ -56,6 +63,29 @@ static oct_status sort_tokens(const oct_moe *moe, const kept *k, oct_tensor *sor
     return oct_dispatch_rows(&k->x, k->choice_at, moe->config.rule.n_active, weights, sorted);
 }
 
+/* sorted (T*A,D) through the experts, wherever they are; routed->data NULL: not wanted. */
+static oct_status run_experts(oct_moe *moe, oct_step *step, kept *k, oct_tensor *routed) {
+    oct_arena *arena = step->save == OCT_SAVE_FOR_BACKWARD ? step->saved : step->scratch;
+    int64_t E = moe->config.rule.n_experts, D = moe->config.dim;
+    if (!moe->exchange)
+        return oct_experts_forward(moe->experts, step, &k->sorted, k->offsets, routed);
+    oct_status status = oct_token_route_agree(moe->exchange, k->offsets, E, arena, &k->route);
+    if (status)
+        return status;
+    int64_t n = oct_token_route_rows(&k->route);
+    k->arrived = oct_step_tensor(step, step->activation, n, D, moe->experts->products->keeps_input);
+    oct_tensor done = oct_tensor_2d(step->activation, n, D, NULL);
+    if (routed->data)
+        done = oct_step_scratch(step, step->activation, n, D);
+    if (!k->arrived.data || (routed->data && !done.data))
+        return OCT_NO_MEMORY;
+    if ((status = oct_tokens_to_experts(&k->route, &k->sorted, step->scratch, &k->arrived)) ||
+        (status = oct_experts_forward(moe->experts, step, &k->arrived, k->route.offsets, &done)) ||
+        !routed->data)
+        return status;
+    return oct_tokens_from_experts(&k->route, &done, step->scratch, routed);
+}
+
 static oct_status run_forward(oct_moe *moe, oct_step *step, kept *k, oct_tensor *y) {
     bool before = moe->config.score_before_experts;
     oct_status status = allocate(moe, step, k);
@@ -64,7 +94,7 @@ static oct_status run_forward(oct_moe *moe, oct_step *step, kept *k, oct_tensor 
     oct_tensor routed = k->routed;
     if (!y->data && before)
         routed.data = NULL; /* nobody reads it */
-    if ((status = oct_experts_forward(moe->experts, step, &k->sorted, k->offsets, &routed)))
+    if ((status = run_experts(moe, step, k, &routed)))
         return status;
     if (moe->shared_experts && (status = oct_forward(&moe->shared_experts->base, step, &k->x, y)))
         return status;
@@ -90,6 +120,22 @@ static oct_status forward(oct_module *m, oct_step *step, const oct_tensor *x, oc
     return status;
 }
 
+/* The gradient of what experts gave to that of what they read, both (T*A,D), wherever they are. */
+static oct_status run_experts_backward(oct_moe *moe, oct_step *step, const oct_tensor *drouted,
+                                       oct_tensor *dsorted) {
+    const kept *k = moe->base.saved;
+    if (!moe->exchange)
+        return oct_experts_backward(moe->experts, step, drouted, dsorted);
+    int64_t n = oct_token_route_rows(&k->route), D = moe->config.dim;
+    oct_tensor dy = oct_step_scratch(step, drouted->dtype, n, D);
+    oct_tensor dx = oct_step_scratch(step, drouted->dtype, n, D);
+    oct_status status = dy.data && dx.data ? OCT_OK : OCT_NO_MEMORY;
+    if (status || (status = oct_tokens_to_experts(&k->route, drouted, step->scratch, &dy)) ||
+        (status = oct_experts_backward(moe->experts, step, &dy, &dx)))
+        return status;
+    return oct_tokens_from_experts(&k->route, &dx, step->scratch, dsorted);
+}
+
 /* Through the experts: dsorted, and the gradient of the weights. */
 static oct_status experts_backward(oct_moe *moe, oct_step *step, const oct_tensor *dy,
                                    oct_tensor *dsorted, float *dweights) {
@@ -99,7 +145,7 @@ static oct_status experts_backward(oct_moe *moe, oct_step *step, const oct_tenso
     oct_tensor drouted =
         oct_step_scratch(step, dsorted->dtype, dsorted->shape[0], dsorted->shape[1]);
     oct_status status = drouted.data ? OCT_OK : OCT_NO_MEMORY;
-    if (!status && moe->experts->products->keeps_input && !keeps_sorted(moe)) {
+    if (!status && sorts_again(moe)) {
         oct_tensor sorted =
             oct_step_scratch(step, dsorted->dtype, dsorted->shape[0], dsorted->shape[1]);
         status = sorted.data ? sort_tokens(moe, k, &sorted) : OCT_NO_MEMORY;
@@ -107,7 +153,7 @@ static oct_status experts_backward(oct_moe *moe, oct_step *step, const oct_tenso
     }
     if (status || (!before && (status = oct_dot_rows(dy, &k->routed, k->place_of, A, dweights))) ||
         (status = oct_dispatch_rows(dy, k->choice_at, A, before ? NULL : k->weights, &drouted)) ||
-        (status = oct_experts_backward(moe->experts, step, &drouted, dsorted)) || !before)
+        (status = run_experts_backward(moe, step, &drouted, dsorted)) || !before)
         return status;
     return oct_dot_rows(&k->x, dsorted, k->place_of, A, dweights);
 }
@@ -158,7 +204,7 @@ static oct_status backward(oct_module *m, oct_step *step, const oct_tensor *dy, 
 static bool passes_input(const oct_module *m) {
     const oct_moe *moe = (const oct_moe *)m;
     return oct_module_keeps_input(&moe->gate->base) || moe->config.score_before_experts ||
-           (moe->experts->products->keeps_input && !keeps_sorted(moe)) ||
+           sorts_again(moe) ||
            (moe->shared_experts && oct_module_keeps_input(&moe->shared_experts->base));
 }
 

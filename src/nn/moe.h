@@ -10,9 +10,14 @@
  * choice alone; after each step it moves by load_balance_coeff towards the experts that had fewer
  * tokens. It's a buffer: no gradient, saved in checkpoints.
  *
+ * With expert parallelism (`exchange`) this rank has some of the experts: sorted tokens travel to
+ * those who have their experts, and their outputs come back, as do the gradients of both in
+ * backward.
+ *
  * Children: router.gate, experts, shared_experts (if any). Kept for backward: x (a pointer),
  * scores, choices and places (20 bytes a choice and 4 an expert for each token), the experts'
- * output (for the gradient of the weights), the sorted tokens where the experts keep their input.
+ * output (for the gradient of the weights), the sorted tokens where the experts keep their input
+ * (with `exchange` those that arrived, and 8 bytes an expert).
  */
 #ifndef OCT_NN_MOE_H
 #define OCT_NN_MOE_H
@@ -20,6 +25,7 @@
 #include "nn/experts.h"
 #include "nn/feed_forward.h"
 #include "nn/linear.h"
+#include "nn/token_exchange.h"
 #include "op/routing.h"
 
 typedef struct oct_moe_config {
@@ -37,10 +43,11 @@ typedef struct oct_moe {
     oct_module *router; /* holds the gate */
     oct_linear *gate;
     oct_experts *experts;
-    oct_feed_forward *shared_experts; /* NULL: none */
-    oct_keep_product sorted;          /* the sorted tokens; same bits either way */
-    float *expert_bias;               /* (E) */
-    int64_t *tokens_per_expert;       /* (E): of the training passes since the last update */
+    oct_feed_forward *shared_experts;   /* NULL: none */
+    oct_keep_product sorted;            /* the sorted tokens; same bits either way */
+    const oct_token_exchange *exchange; /* NULL: all experts are here; not owned */
+    float *expert_bias;                 /* (E) */
+    int64_t *tokens_per_expert;         /* (E): of the training passes since the last update */
 } oct_moe;
 
 /* The parent owns the result. */

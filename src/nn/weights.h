@@ -25,7 +25,8 @@ oct_status oct_weights_dense(oct_weights *weights, const oct_param *param, oct_d
 
 /* The weight (N,K) quantized for `recipe`, at least for contraction over what `which` names.
  * Forward contracts over 1 and may ask for both, as backward will want the other; a source then
- * brings along[1] alone. `expert` picks a slice of an (E,N,K) parameter; pass 0 for a matrix. Valid
+ * brings along[1] alone. `expert` picks a slice of an (E,N,K) parameter (with
+ * expert parallelism: of those that are here); pass 0 for a matrix. Valid
  * until the version changes. */
 oct_status oct_weights_quantized(oct_weights *weights, const oct_param *param, int64_t expert,
                                  const oct_recipe *recipe, oct_along which, oct_amax *amax,

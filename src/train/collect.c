@@ -4,14 +4,14 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "fsdp/shard.h"
 #include "op/elementwise.h"
 
 #define FINISHED ((int64_t)-1)
 
-oct_status oct_collector_open(oct_comm *comm, oct_collected *tensors, int64_t n, oct_collector *c) {
+oct_status oct_collector_open(oct_comm *comm, const oct_sharding *sharding, oct_collected *tensors,
+                              int64_t n, oct_collector *c) {
     size_t n_ranks = (size_t)oct_comm_size(comm);
-    *c = (oct_collector){.comm = comm, .tensors = tensors, .n = n};
+    *c = (oct_collector){.comm = comm, .sharding = *sharding, .tensors = tensors, .n = n};
     c->sizes = oct_calloc_array(4 * n_ranks, sizeof *c->sizes);
     for (int64_t i = 0; i < n; i++)
         tensors[i].collector = c;
@@ -24,10 +24,8 @@ void oct_collector_close(oct_collector *c) {
 }
 
 static size_t shard_bytes(const oct_collected *tensor, int rank) {
-    int n_ranks = oct_comm_size(tensor->collector->comm);
-    return (size_t)(oct_shard_rows(tensor->param, rank, n_ranks).n *
-                    oct_param_matrices(tensor->param).K) *
-           sizeof(float);
+    oct_rows rows = oct_shard_rows(tensor->param, &tensor->collector->sharding, rank);
+    return (size_t)(rows.n * oct_param_matrices(tensor->param).K) * sizeof(float);
 }
 
 /* Collective: `rank`'s shard goes to rank 0, into `to` there. */
@@ -60,7 +58,8 @@ static oct_status write_shard(const oct_collected *tensor, float *values, size_t
     return status;
 }
 
-/* All shards in order. Whatever fails here, the others' part of the exchange is done to its end. */
+/* All shards in order of rows. Whatever fails here, the others' part of the exchange is done to its
+ * end. */
 static oct_status send_whole(void *context, oct_safetensors_stream *to, oct_error *err) {
     const oct_collected *tensor = context;
     const oct_collector *c = tensor->collector;
@@ -74,7 +73,8 @@ static oct_status send_whole(void *context, oct_safetensors_stream *to, oct_erro
     oct_status status = oct_comm_broadcast(c->comm, 0, &index, sizeof index);
     if (status)
         status = oct_fail(err, status, "the exchange between processes broke");
-    for (int r = 0; r < oct_comm_size(c->comm); r++) {
+    for (int i = 0; i < oct_comm_size(c->comm); i++) {
+        int r = oct_shard_holder(tensor->param, &c->sharding, i);
         size_t n_bytes = shard_bytes(tensor, r);
         oct_status moved = move_shard(tensor, r, values);
         if (!status && moved)
@@ -109,8 +109,9 @@ oct_status oct_collector_serve(oct_collector *c) {
         oct_status status = oct_comm_broadcast(c->comm, 0, &index, sizeof index);
         if (status || index < 0 || index >= c->n)
             return status;
-        for (int r = 0; r < oct_comm_size(c->comm) && !status; r++)
-            status = move_shard(&c->tensors[index], r, NULL);
+        const oct_collected *tensor = &c->tensors[index];
+        for (int i = 0; i < oct_comm_size(c->comm) && !status; i++)
+            status = move_shard(tensor, oct_shard_holder(tensor->param, &c->sharding, i), NULL);
         if (status)
             return status;
     }

@@ -8,6 +8,7 @@
 #define OCT_TRAIN_COLLECT_H
 
 #include "comm/comm.h"
+#include "fsdp/shard.h"
 #include "io/safetensors.h"
 #include "nn/module.h"
 
@@ -21,14 +22,15 @@ typedef struct oct_collected {
 
 typedef struct oct_collector {
     oct_comm *comm;
+    oct_sharding sharding;
     oct_collected *tensors; /* the same list on all ranks */
     int64_t n;
     size_t *sizes; /* (4, size of comm) */
 } oct_collector;
 
-/* `tensors` is borrowed. */
-oct_status oct_collector_open(oct_comm *comm, oct_collected *tensors, int64_t n,
-                              oct_collector *collector);
+/* `comm` joins the ranks of the sharding; `tensors` is borrowed. */
+oct_status oct_collector_open(oct_comm *comm, const oct_sharding *sharding, oct_collected *tensors,
+                              int64_t n, oct_collector *collector);
 void oct_collector_close(oct_collector *collector);
 
 /* Rank 0: an item that asks the others when it's written. */

@@ -9,8 +9,32 @@
 #include "base/log.h"
 #include "train/setup.h"
 
-oct_status oct_ranks_degrees(const oct_job *job, int n_ranks, int *n_shards, int *n_replicas,
-                             oct_error *err) {
+static oct_status check_expert_degree(const oct_job *job, int n_shards, oct_error *err) {
+    static const char key[] = "parallelism.expert_parallel_degree";
+    int64_t degree = job->parallelism.expert_parallel_degree;
+    if (degree <= n_shards && n_shards % degree == 0)
+        return OCT_OK;
+    return oct_fail(err, OCT_INVALID,
+                    "%s: %s: expected a divisor of the number of processes that share one copy of "
+                    "the model, %d; got %lld",
+                    oct_job_where(job, key), key, n_shards, (long long)degree);
+}
+
+oct_status oct_ranks_check_experts(const oct_job *job, const oct_model_args *args, oct_error *err) {
+    static const char key[] = "parallelism.expert_parallel_degree";
+    int64_t degree = job->parallelism.expert_parallel_degree;
+    if (degree > 1 && args->num_experts == 0)
+        return oct_fail(err, OCT_INVALID, "%s: %s: the model has no experts; expected 1; got %lld",
+                        oct_job_where(job, key), key, (long long)degree);
+    if (degree > 1 && args->num_experts % degree != 0)
+        return oct_fail(
+            err, OCT_INVALID, "%s: %s: expected a divisor of the number of experts, %lld; got %lld",
+            oct_job_where(job, key), key, (long long)args->num_experts, (long long)degree);
+    return OCT_OK;
+}
+
+oct_status oct_ranks_degrees(const oct_job *job, int n_ranks, oct_sharding *sharding,
+                             int *n_replicas, oct_error *err) {
     int64_t replicate = job->parallelism.data_parallel_replicate_degree;
     int64_t shard = job->parallelism.data_parallel_shard_degree;
     const char *key = replicate > 1 ? "parallelism.data_parallel_replicate_degree"
@@ -23,7 +47,11 @@ oct_status oct_ranks_degrees(const oct_job *job, int n_ranks, int *n_shards, int
                         "%s: %s: the job is for %lld processes; expected as many as run; got %d",
                         oct_job_where(job, key), key, (long long)needed, n_ranks);
     *n_replicas = (int)replicate;
-    *n_shards = n_ranks / (int)replicate;
+    oct_status status = check_expert_degree(job, n_ranks / (int)replicate, err);
+    if (status)
+        return status;
+    *sharding = (oct_sharding){.n_ranks = n_ranks / (int)replicate,
+                               .expert_degree = (int)job->parallelism.expert_parallel_degree};
     return OCT_OK;
 }
 
@@ -90,19 +118,30 @@ static double ratio(int64_t part, int64_t whole) {
 
 oct_status oct_ranks_plan_wire(const oct_job *job, oct_model *model, const oct_plan *plan,
                                int n_ranks, oct_wire *wire, oct_error *err) {
-    int n_shards, n_replicas;
+    int n_replicas;
+    oct_sharding sharding;
     oct_fsdp_config config;
     oct_fsdp_traffic t;
+    int64_t n_tokens;
     *wire = (oct_wire){.n_ranks = n_ranks};
-    oct_status status = oct_ranks_degrees(job, n_ranks, &n_shards, &n_replicas, err);
+    oct_status status = oct_ranks_degrees(job, n_ranks, &sharding, &n_replicas, err);
+    if (!status)
+        status = oct_ranks_check_experts(job, oct_model_get_args(model), err);
     if (!status)
         status = oct_ranks_micro_batches(job, n_ranks, &wire->n_passes, err);
     if (!status)
         status = oct_ranks_fsdp_config(job, &config, &wire->turned, err);
     if (status)
         return status;
-    if (oct_fsdp_plan_traffic(model, plan, &config, n_shards, n_replicas, &t))
+    if (!oct_mul_i64(job->training.local_batch_size, job->training.seq_len, &n_tokens) ||
+        n_tokens > INT32_MAX)
+        return oct_fail(err, OCT_INVALID,
+                        "%s: training.seq_len: a batch of as many tokens is too large",
+                        oct_job_where(job, "training.seq_len"));
+    if (oct_fsdp_plan_traffic(model, plan, &config, &sharding, n_replicas, n_tokens, &t))
         return oct_fail_memory(err);
+    wire->expert_degree = sharding.expert_degree;
+    wire->all_to_all = wire->n_passes * t.all_to_all;
     wire->gather_8bit = wire->n_passes * t.gather_8bit;
     wire->gather_high = wire->n_passes * t.gather_high;
     wire->reduce_scatter = wire->n_passes * t.reduce_scatter + t.replicate;
@@ -111,15 +150,20 @@ oct_status oct_ranks_plan_wire(const oct_job *job, oct_model *model, const oct_p
     return OCT_OK;
 }
 
-static oct_status split(oct_ranks *ranks, int n_shards, int n_replicas) {
-    oct_status status = oct_comm_split(ranks->world, ranks->rank / n_shards, &ranks->shard);
+static oct_status split(oct_ranks *ranks, const oct_sharding *sharding, int n_replicas) {
+    oct_fsdp_comms *comms = &ranks->comms;
+    int n_shards = sharding->n_ranks;
+    oct_status status = oct_comm_split(ranks->world, ranks->rank / n_shards, &comms->shard);
     if (!status && n_replicas > 1)
-        status = oct_comm_split(ranks->world, ranks->rank % n_shards, &ranks->replicate);
+        status = oct_comm_split(ranks->world, ranks->rank % n_shards, &comms->replicate);
+    if (!status && sharding->expert_degree > 1)
+        status = oct_fsdp_split_experts(comms, sharding->expert_degree);
     return status;
 }
 
 oct_status oct_ranks_open(oct_comm *world, const oct_job *job, oct_ranks *ranks, oct_error *err) {
-    int n_shards, n_replicas;
+    int n_replicas;
+    oct_sharding sharding;
     *ranks = (oct_ranks){.world = world};
     if (!world && oct_comm_create_serial(&ranks->own) != OCT_OK)
         return oct_fail_memory(err);
@@ -127,40 +171,47 @@ oct_status oct_ranks_open(oct_comm *world, const oct_job *job, oct_ranks *ranks,
         ranks->world = ranks->own;
     ranks->rank = oct_comm_rank(ranks->world);
     ranks->n_ranks = oct_comm_size(ranks->world);
-    oct_status status = oct_ranks_degrees(job, ranks->n_ranks, &n_shards, &n_replicas, err);
+    oct_status status = oct_ranks_degrees(job, ranks->n_ranks, &sharding, &n_replicas, err);
     status = oct_ranks_agree(ranks, status, err);
     if (status || ranks->n_ranks == 1)
         return status;
-    status = split(ranks, n_shards, n_replicas);
+    status = split(ranks, &sharding, n_replicas);
     return status ? oct_fail(err, status, "the processes can't be grouped") : OCT_OK;
 }
 
 void oct_ranks_close(oct_ranks *ranks) {
     oct_fsdp_destroy(ranks->fsdp);
-    oct_comm_destroy(ranks->replicate);
-    oct_comm_destroy(ranks->shard);
+    oct_comm_destroy(ranks->comms.experts);
+    oct_comm_destroy(ranks->comms.team);
+    oct_comm_destroy(ranks->comms.replicate);
+    oct_comm_destroy(ranks->comms.shard);
     oct_comm_destroy(ranks->own);
     *ranks = (oct_ranks){0};
 }
 
 oct_status oct_ranks_shard(oct_ranks *ranks, const oct_job *job, oct_model *model,
                            const oct_plan *plan, oct_step *step, oct_error *err) {
+    const oct_fsdp_comms *comms = &ranks->comms;
     oct_fsdp_config config;
     bool turned;
     if (ranks->n_ranks == 1)
         return OCT_OK;
+    const oct_sharding sharding = oct_fsdp_sharding(comms);
     oct_status status = oct_ranks_fsdp_config(job, &config, &turned, err);
     if (status)
         return status;
     if (turned)
         oct_log_info("Activation checkpointing is on: fsdp_low_precision_all_gather_mode "
                      "'on-demand' becomes 'all'");
-    if (oct_fsdp_shard(model, oct_comm_rank(ranks->shard), oct_comm_size(ranks->shard)) ||
-        oct_fsdp_create(model, plan, &config, ranks->shard, ranks->replicate, &ranks->fsdp))
+    if (oct_fsdp_shard(model, &sharding, oct_comm_rank(comms->shard)) ||
+        oct_fsdp_create(model, plan, &config, comms, &ranks->fsdp))
         return oct_fail_memory(err);
     oct_fsdp_attach(ranks->fsdp, step);
-    oct_log_info("Sharded over %d processes, %d of such groups", oct_comm_size(ranks->shard),
-                 ranks->replicate ? oct_comm_size(ranks->replicate) : 1);
+    oct_log_info("Sharded over %d processes, %d of such groups", sharding.n_ranks,
+                 comms->replicate ? oct_comm_size(comms->replicate) : 1);
+    if (comms->team)
+        oct_log_info("Experts spread over teams of %d processes, each expert sharded over %d",
+                     sharding.expert_degree, sharding.n_ranks / sharding.expert_degree);
     return OCT_OK;
 }
 
@@ -173,9 +224,9 @@ oct_status oct_ranks_sum(const oct_ranks *ranks, double *values, int64_t n, oct_
 }
 
 oct_status oct_ranks_sum_shards(const oct_ranks *ranks, double *value, oct_error *err) {
-    if (!ranks->shard)
+    if (!ranks->comms.shard)
         return OCT_OK;
-    return fail_exchange(oct_comm_sum_f64(ranks->shard, value, 1), err);
+    return fail_exchange(oct_comm_sum_f64(ranks->comms.shard, value, 1), err);
 }
 
 /* Copies the amaxes of all rows to or from one array; returns how many there are. */

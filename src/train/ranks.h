@@ -2,6 +2,7 @@
  *
  * World rank r belongs to group r / shards, in which the model is sharded, and keeps shard
  * r % shards; the ranks with the same shard, one a group, hold the same numbers (hybrid sharding).
+ * With expert parallelism each group consists of teams of neighbours that share the experts.
  * Every rank reads data of its own. One process is a world of one, without shards. */
 #ifndef OCT_TRAIN_RANKS_H
 #define OCT_TRAIN_RANKS_H
@@ -11,17 +12,19 @@
 #include "train/conversion.h"
 
 typedef struct oct_ranks {
-    oct_comm *world;             /* the caller's, or `own` */
-    oct_comm *own;               /* a world of one */
-    oct_comm *shard, *replicate; /* NULL in a world of one; replicate: where there is one group */
-    oct_fsdp *fsdp;              /* NULL: the model is whole */
+    oct_comm *world;      /* the caller's, or `own` */
+    oct_comm *own;        /* a world of one */
+    oct_fsdp_comms comms; /* owned; all NULL in a world of one */
+    oct_fsdp *fsdp;       /* NULL: the model is whole */
     int rank, n_ranks;
 } oct_ranks;
 
-/* How many shards and groups `n_ranks` processes make as [parallelism] says. OCT_INVALID: the job
- * is for another number of them. */
-oct_status oct_ranks_degrees(const oct_job *job, int n_ranks, int *n_shards, int *n_replicas,
-                             oct_error *err);
+/* How `n_ranks` processes share the work as [parallelism] says, and how many groups they make.
+ * OCT_INVALID: the job is for another number of them, or its degrees don't divide. */
+oct_status oct_ranks_degrees(const oct_job *job, int n_ranks, oct_sharding *sharding,
+                             int *n_replicas, oct_error *err);
+/* Whether the model's experts can be shared as the job says. */
+oct_status oct_ranks_check_experts(const oct_job *job, const oct_model_args *args, oct_error *err);
 /* Micro-batches that each of n_ranks takes a step. OCT_INVALID: the global batch doesn't divide. */
 oct_status oct_ranks_micro_batches(const oct_job *job, int n_ranks, int64_t *n, oct_error *err);
 /* What [parallelism] and the quantization tables say of gathers. A recompute turns on-demand into
@@ -32,9 +35,11 @@ oct_status oct_ranks_fsdp_config(const oct_job *job, oct_fsdp_config *config, bo
 /* Bytes that a step on n_ranks processes moves, all ranks together: what metrics.jsonl will say.
  * Not collective. The model needs no memory; recompute and frozen parameters are set already. */
 typedef struct oct_wire {
-    int n_ranks;
+    int n_ranks, expert_degree;
     int64_t n_passes;                                 /* micro-batches of a rank in a step */
     int64_t gather_8bit, gather_high, reduce_scatter; /* a step */
+    int64_t all_to_all; /* a step, if all experts get as many tokens: the only one that depends on
+                           data */
     double converted_ratio; /* converted modules' weights: gathered bytes over those of bf16; NaN:
                                nothing is gathered */
     double whole_ratio;     /* the same of all weights */

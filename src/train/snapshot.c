@@ -187,7 +187,8 @@ static oct_status collect_items(oct_trainer *t, snapshot *s) {
                                          : &s->items[OCT_CHECKPOINT_OPTIMIZER][i - n_params];
         *item = oct_collector_item(&s->collected[i], item->name);
     }
-    return oct_collector_open(t->ranks.shard, s->collected, n, &s->collector);
+    const oct_sharding sharding = oct_fsdp_sharding(&t->ranks.comms);
+    return oct_collector_open(t->ranks.comms.shard, &sharding, s->collected, n, &s->collector);
 }
 
 static oct_status list_items(oct_trainer *t, snapshot *s) {
@@ -242,7 +243,7 @@ static oct_status save_together(oct_trainer *t, snapshot *s, bool *broken, oct_e
     oct_status status = OCT_OK;
     if (t->ranks.rank == 0)
         status = save_files(t, s, err);
-    if (!t->ranks.fsdp || t->ranks.rank >= oct_comm_size(t->ranks.shard))
+    if (!t->ranks.fsdp || t->ranks.rank >= oct_comm_size(t->ranks.comms.shard))
         return status;
     oct_status shared = t->ranks.rank == 0 ? oct_collector_finish(&s->collector)
                                            : oct_collector_serve(&s->collector);

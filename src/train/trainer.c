@@ -18,17 +18,6 @@
 
 /* ---- start ---- */
 
-static oct_status check_experts(const oct_trainer *t, oct_error *err) {
-    const oct_job *job = t->job;
-    int64_t experts = job->parallelism.expert_parallel_degree;
-    if (experts == 1)
-        return OCT_OK;
-    return oct_fail(err, OCT_INVALID,
-                    "%s: parallelism.expert_parallel_degree: experts are sharded as all other "
-                    "parameters are; expected 1; got %lld",
-                    oct_job_where(job, "parallelism.expert_parallel_degree"), (long long)experts);
-}
-
 /* What [checkpoint] may say but a run here can't do. */
 static oct_status check_saving(const oct_job *job, oct_error *err) {
     if (!job->checkpoint.enable)
@@ -101,8 +90,8 @@ static oct_status check_memory(const oct_trainer *t, const oct_model_args *args,
     double bytes_per_parameter = job->model.freeze.n > 0 ? 4 : 16;
     double needed = bytes_per_parameter * (double)oct_model_n_parameters(shapes);
     oct_model_destroy(shapes);
-    if (t->ranks.shard)
-        needed /= oct_comm_size(t->ranks.shard);
+    if (t->ranks.comms.shard)
+        needed /= oct_comm_size(t->ranks.comms.shard);
     double activations = activation_bytes(t, args);
     if (needed + activations <= oct_machine_memory_bytes())
         return OCT_OK;
@@ -123,6 +112,8 @@ static oct_status create_model(oct_trainer *t, oct_error *err) {
     const oct_job *job = t->job;
     oct_model_args args;
     oct_status status = oct_setup_model_args(job, &args, err);
+    if (status == OCT_OK)
+        status = oct_ranks_check_experts(job, &args, err);
     if (status == OCT_OK)
         status = check_memory(t, &args, err);
     if (status == OCT_OK)
@@ -216,9 +207,7 @@ static oct_status create_optimizer(oct_trainer *t, oct_error *err) {
 }
 
 static oct_status prepare(oct_trainer *t, oct_error *err) {
-    oct_status status = check_experts(t, err);
-    if (status == OCT_OK)
-        status = check_saving(t->job, err);
+    oct_status status = check_saving(t->job, err);
     if (status == OCT_OK)
         status = plan_batches(t, err);
     if (status == OCT_OK)

@@ -1,10 +1,13 @@
-/* A whole model and the same one in shards, side by side on every rank. */
+/* A whole model and the same one in shards, side by side on every rank, and training of both. */
 #ifndef OCT_TESTS_SHARDED_H
 #define OCT_TESTS_SHARDED_H
 
 #include "../unit/story.h"
 
+#include <math.h>
+
 #include "base/alloc.h"
+#include "base/rng.h"
 #include "comm/comm.h"
 #include "convert/plan.h"
 #include "fsdp/fsdp.h"
@@ -21,7 +24,9 @@ typedef struct setup {
     oct_recompute recompute;
     int tied;
     int convert_head;
-    int experts; /* 5 of them a layer, of 40 hidden rows */
+    int experts;       /* 5 of them a layer, of 40 hidden rows; 8 if ranks share them */
+    int expert_degree; /* ranks that share the experts; 0: as 1 */
+    int plain_linears; /* experts alone are converted */
 } setup;
 
 typedef struct replica {
@@ -32,6 +37,7 @@ typedef struct replica {
     oct_step *step;
     oct_optimizer *optimizer;
     oct_comm *comm; /* NULL: whole */
+    oct_fsdp_comms comms;
     oct_fsdp *fsdp;
 } replica;
 
@@ -42,7 +48,7 @@ static inline oct_model_args small_args(const setup *s) {
                                            s->experts ? "demo_moe" : "demo", &args, NULL),
                      OCT_OK);
     if (s->experts) {
-        args.num_experts = 5;
+        args.num_experts = s->expert_degree > 1 ? 8 : 5;
         args.top_k = 2;
         args.moe_inter_dim = 40;
     }
@@ -77,8 +83,9 @@ static inline oct_plan *plan_model(oct_model *model, const setup *s, oct_recipe 
                                          .name = "quantize.grouped_mm.mx",
                                          .where = "test",
                                          .recipe = recipe}};
-    int64_t n_specs = !s->recipe ? 0 : s->experts ? 3 : 1;
-    if (oct_plan_create(oct_model_root(model), specs, n_specs, false, NULL, NULL, &plan, &err))
+    int64_t n_specs = !s->recipe ? 0 : s->experts ? 3 : 1, first = s->recipe && s->plain_linears;
+    if (oct_plan_create(oct_model_root(model), specs + first, n_specs - first, false, NULL, NULL,
+                        &plan, &err))
         fail_msg("%s", err.message);
     return plan;
 }
@@ -97,9 +104,12 @@ static inline void replica_open(replica *r, const setup *s, oct_comm *comm) {
     assert_int_equal(oct_weights_create(&r->weights), OCT_OK);
     assert_int_equal(oct_step_create(r->weights, s->config.activation, &r->step), OCT_OK);
     if (comm) {
-        assert_int_equal(oct_fsdp_shard(r->model, oct_comm_rank(comm), oct_comm_size(comm)),
-                         OCT_OK);
-        assert_int_equal(oct_fsdp_create(r->model, r->plan, &s->config, comm, NULL, &r->fsdp),
+        r->comms = (oct_fsdp_comms){.shard = comm};
+        if (s->expert_degree > 1)
+            assert_int_equal(oct_fsdp_split_experts(&r->comms, s->expert_degree), OCT_OK);
+        const oct_sharding sharding = oct_fsdp_sharding(&r->comms);
+        assert_int_equal(oct_fsdp_shard(r->model, &sharding, oct_comm_rank(comm)), OCT_OK);
+        assert_int_equal(oct_fsdp_create(r->model, r->plan, &s->config, &r->comms, &r->fsdp),
                          OCT_OK);
         oct_fsdp_attach(r->fsdp, r->step);
     }
@@ -114,10 +124,81 @@ static inline void replica_open(replica *r, const setup *s, oct_comm *comm) {
 static inline void replica_close(replica *r) {
     oct_optimizer_destroy(r->optimizer);
     oct_fsdp_destroy(r->fsdp);
+    oct_comm_destroy(r->comms.experts);
+    oct_comm_destroy(r->comms.team);
     oct_step_destroy(r->step);
     oct_weights_destroy(r->weights);
     oct_model_destroy(r->model);
     oct_plan_destroy(r->plan);
+}
+
+/* ---- training ---- */
+
+static oct_comm *world;
+
+static inline void fill_tokens(int32_t *tokens, int32_t *targets) {
+    for (int i = 0; i < N_SEQUENCES * S; i++) {
+        tokens[i] = (int32_t)oct_rng_below(SEED, 1, (uint64_t)i, 12) + 7 * (i % 5);
+        targets[i] = i % 11 == 0 ? OCT_IGNORE_LABEL : (tokens[i] * 3 + 1) % 90;
+    }
+}
+
+/* One optimizer step over this rank's sequences, one a micro-batch; the mean loss over all. */
+static inline double train_step(replica *r, const int32_t *tokens, const int32_t *targets) {
+    int rank = r->comm ? oct_comm_rank(r->comm) : 0, n_ranks = r->comm ? oct_comm_size(r->comm) : 1;
+    double sums[2] = {0, 0};
+    int64_t n_valid = 0;
+    oct_error err = {0};
+    for (int i = 0; i < N_SEQUENCES * S; i++)
+        n_valid += targets[i] != OCT_IGNORE_LABEL;
+    oct_optimizer_clear_gradients(r->optimizer);
+    for (int i = rank; i < N_SEQUENCES; i += n_ranks) {
+        double loss;
+        int64_t count;
+        assert_int_equal(oct_model_train(r->model, r->step, 1, S, tokens + i * S, targets + i * S,
+                                         1.0f / (float)n_valid, &loss, &count),
+                         OCT_OK);
+        sums[0] += loss;
+        sums[1] += (double)count;
+    }
+    if (r->comm) {
+        oct_ranks ranks = {.world = r->comm, .n_ranks = n_ranks};
+        assert_int_equal(oct_comm_sum_f64(r->comm, sums, 2), OCT_OK);
+        assert_int_equal(oct_ranks_reduce_amaxes(&ranks, r->plan, &err), OCT_OK);
+        assert_int_equal(oct_ranks_sum_routing(&ranks, r->model, &err), OCT_OK);
+    }
+    oct_model_update_routing(r->model);
+    assert_int_equal(oct_optimizer_step(r->optimizer, 1.0f), OCT_OK);
+    oct_plan_end_step(r->plan);
+    return sums[0] / sums[1];
+}
+
+/* The loss at the last step; *first: at the first. */
+static inline double train(const setup *s, oct_comm *comm, int n_steps, double *first) {
+    static int32_t tokens[N_SEQUENCES * S], targets[N_SEQUENCES * S];
+    double loss = 0;
+    replica r;
+    fill_tokens(tokens, targets);
+    replica_open(&r, s, comm);
+    for (int step = 0; step < n_steps; step++) {
+        loss = train_step(&r, tokens, targets);
+        *first = step == 0 ? loss : *first;
+    }
+    replica_close(&r);
+    return loss;
+}
+
+static inline void check_training(const setup *s, int n_steps) {
+    double expected = 0, first = 0, got;
+    if (oct_comm_rank(world) == 0) { /* the others would only compute the same */
+        expected = train(s, NULL, n_steps, &first);
+        assert_true(expected < first - 0.1); /* it learns */
+    }
+    assert_int_equal(oct_comm_broadcast(world, 0, &expected, sizeof expected), OCT_OK);
+    got = train(s, world, n_steps, &first);
+    if (!(fabs(got - expected) <= 1e-3))
+        fail_msg("%s: loss %.6f on %d ranks, %.6f on one", s->recipe ? s->recipe : "none", got,
+                 oct_comm_size(world), expected);
 }
 
 #endif

@@ -98,6 +98,7 @@ static void given_messages_of_any_size_every_byte_arrives_in_its_place(void **st
         for (size_t i = 0; i < n_send[r]; i++)
             out[from[r] + i] = content(rank, r, i);
     oct_comm_request request = {0};
+    int64_t before = oct_comm_bytes(world, OCT_TRAFFIC_ALL_TO_ALL);
     assert_int_equal(oct_comm_all_to_all_begin(world, out, n_send, from, in, n_receive, to,
                                                OCT_TRAFFIC_ALL_TO_ALL, &request),
                      OCT_OK);
@@ -107,6 +108,8 @@ static void given_messages_of_any_size_every_byte_arrives_in_its_place(void **st
         for (size_t i = 0; i < n_receive[r]; i++)
             n_wrong += in[to[r] + i] != content(r, rank, i);
     assert_int_equal(n_wrong, 0);
+    assert_int_equal(oct_comm_bytes(world, OCT_TRAFFIC_ALL_TO_ALL) - before,
+                     (int64_t)(n_in - n_receive[rank]));
     oct_free(out);
     oct_free(in);
 }

@@ -11,8 +11,6 @@
 #include "nn/experts.h"
 #include "nn/linear.h"
 
-static oct_comm *world;
-
 static const char *const recipes[] = {"mxfp8",
                                       "mxfp8-32x32",
                                       "hif8",
@@ -35,19 +33,21 @@ static oct_fsdp_config with(oct_gather_mode mode, oct_reshard reshard) {
 
 /* ---- shards ---- */
 
-static void check_cover(int n_dims, const int64_t *shape, int n_ranks) {
+static void check_cover(int n_dims, const int64_t *shape, int n_ranks, int expert_degree) {
     oct_param param = {.n_dims = n_dims};
     memcpy(param.shape, shape, (size_t)n_dims * sizeof *shape);
     oct_matrices m = oct_param_matrices(&param);
+    const oct_sharding sharding = {n_ranks, expert_degree};
     int64_t next = 0, in_matrices = 0;
-    for (int r = 0; r < n_ranks; r++) {
-        oct_rows rows = oct_shard_rows(&param, r, n_ranks);
+    for (int i = 0; i < n_ranks; i++) {
+        int r = oct_shard_holder(&param, &sharding, i);
+        oct_rows rows = oct_shard_rows(&param, &sharding, r);
         assert_int_equal(rows.first, next);
         next += rows.n;
         if (rows.n > 0)
             assert_int_equal(rows.first % m.N % OCT_SHARD_BLOCK_ROWS, 0);
         for (int64_t e = 0; e < m.E; e++)
-            in_matrices += oct_shard_matrix_rows(&param, e, r, n_ranks).n;
+            in_matrices += oct_shard_matrix_rows(&param, &sharding, e, r).n;
     }
     assert_int_equal(next, m.E * m.N);
     assert_int_equal(in_matrices, m.E * m.N);
@@ -56,36 +56,55 @@ static void check_cover(int n_dims, const int64_t *shape, int n_ranks) {
 static void given_any_shape_shards_cover_it_in_order_at_blocks_of_32(void **state) {
     (void)state;
     for (int n_ranks = 1; n_ranks <= 9; n_ranks++) {
-        check_cover(2, (int64_t[]){4096, 1024}, n_ranks);
-        check_cover(2, (int64_t[]){96, 7}, n_ranks);
-        check_cover(2, (int64_t[]){2, 5}, n_ranks);
-        check_cover(1, (int64_t[]){33}, n_ranks);
-        check_cover(3, (int64_t[]){4, 64, 8}, n_ranks);
-        check_cover(3, (int64_t[]){5, 50, 3}, n_ranks);
+        check_cover(2, (int64_t[]){4096, 1024}, n_ranks, 1);
+        check_cover(2, (int64_t[]){96, 7}, n_ranks, 1);
+        check_cover(2, (int64_t[]){2, 5}, n_ranks, n_ranks);
+        check_cover(1, (int64_t[]){33}, n_ranks, n_ranks);
+        check_cover(3, (int64_t[]){4, 64, 8}, n_ranks, 1);
+        check_cover(3, (int64_t[]){5, 50, 3}, n_ranks, 1);
+        for (int degree = 1; degree <= n_ranks; degree++)
+            if (n_ranks % degree == 0)
+                check_cover(3, (int64_t[]){3 * degree, 50, 3}, n_ranks, degree);
     }
 }
 
 static void given_4096_rows_on_3_ranks_no_rank_has_a_block_more_than_another(void **state) {
     (void)state;
     oct_param param = {.n_dims = 2, .shape = {4096, 1024}};
-    assert_int_equal(oct_shard_rows(&param, 0, 3).n, 43 * 32);
-    assert_int_equal(oct_shard_rows(&param, 1, 3).n, 43 * 32);
-    assert_int_equal(oct_shard_rows(&param, 2, 3).n, 42 * 32);
+    const oct_sharding on_3 = {3, 1}, on_5 = {5, 1};
+    assert_int_equal(oct_shard_rows(&param, &on_3, 0).n, 43 * 32);
+    assert_int_equal(oct_shard_rows(&param, &on_3, 1).n, 43 * 32);
+    assert_int_equal(oct_shard_rows(&param, &on_3, 2).n, 42 * 32);
     param = (oct_param){.n_dims = 2, .shape = {96, 8}};
-    assert_int_equal(oct_shard_rows(&param, 2, 5).n, 32);
-    assert_int_equal(oct_shard_rows(&param, 4, 5).n, 0);
+    assert_int_equal(oct_shard_rows(&param, &on_5, 2).n, 32);
+    assert_int_equal(oct_shard_rows(&param, &on_5, 4).n, 0);
     param = (oct_param){.n_dims = 2, .shape = {2, 8}};
-    assert_int_equal(oct_shard_rows(&param, 0, 3).n, 2);
-    assert_int_equal(oct_shard_rows(&param, 1, 3).n, 0);
+    assert_int_equal(oct_shard_rows(&param, &on_3, 0).n, 2);
+    assert_int_equal(oct_shard_rows(&param, &on_3, 1).n, 0);
 }
 
 static void given_as_many_experts_as_ranks_each_rank_has_whole_ones(void **state) {
     (void)state;
     oct_param param = {.n_dims = 3, .shape = {8, 48, 16}};
+    const oct_sharding on_4 = {4, 1};
     for (int r = 0; r < 4; r++) {
-        assert_int_equal(oct_shard_rows(&param, r, 4).first, r * 96);
-        assert_int_equal(oct_shard_rows(&param, r, 4).n, 96);
+        assert_int_equal(oct_shard_rows(&param, &on_4, r).first, r * 96);
+        assert_int_equal(oct_shard_rows(&param, &on_4, r).n, 96);
     }
+}
+
+/* Ranks 0 and 2 share the experts 0 to 3, ranks 1 and 3 the others. */
+static void given_teams_of_2_among_4_ranks_each_place_has_half_of_the_experts(void **state) {
+    (void)state;
+    static const int64_t first[] = {0, 192, 96, 288};
+    oct_param param = {.n_dims = 3, .shape = {8, 48, 16}};
+    const oct_sharding teams = {4, 2};
+    for (int r = 0; r < 4; r++) {
+        assert_int_equal(oct_shard_rows(&param, &teams, r).first, first[r]);
+        assert_int_equal(oct_shard_rows(&param, &teams, r).n, 96);
+    }
+    param = (oct_param){.n_dims = 2, .shape = {128, 16}}; /* all else is cut over all four */
+    assert_int_equal(oct_shard_rows(&param, &teams, 1).first, 32);
 }
 
 /* ---- gathered codes ---- */
@@ -99,16 +118,17 @@ static void check_copy(const oct_qmatrix *got, const oct_qmatrix *expected, cons
         fail_msg("%s: gathered codes or scales differ", recipe);
 }
 
+/* `expert`: of those that are here; `first`: the first of these. */
 static void check_matrix(replica *sharded, replica *whole, const oct_param *param, int64_t expert,
-                         oct_along which) {
+                         int64_t first, oct_along which) {
     const oct_param *reference = oct_model_find_param(whole->model, param->name);
     oct_quantized got, expected;
     oct_amax got_amax = {.use = -1.0f}, amax = {.use = -1.0f};
     assert_int_equal(oct_weights_quantized(sharded->weights, param, expert, &sharded->recipe, which,
                                            &got_amax, &got),
                      OCT_OK);
-    assert_int_equal(oct_weights_quantized(whole->weights, reference, expert, &whole->recipe,
-                                           OCT_ALONG_BOTH, &amax, &expected),
+    assert_int_equal(oct_weights_quantized(whole->weights, reference, first + expert,
+                                           &whole->recipe, OCT_ALONG_BOTH, &amax, &expected),
                      OCT_OK);
     for (int dim = 0; dim < 2; dim++)
         if (which & (dim ? OCT_ALONG_1 : OCT_ALONG_0))
@@ -128,12 +148,14 @@ static oct_status check_module(oct_module *m, void *context) {
     const oct_linear *linear = oct_linear_from(m);
     const oct_experts *experts = oct_experts_from(m);
     if (linear && linear->recipe) {
-        check_matrix(c->sharded, c->whole, linear->weight, 0, c->which);
+        check_matrix(c->sharded, c->whole, linear->weight, 0, 0, c->which);
         c->n++;
     }
+    oct_comm *team = c->sharded->comms.team;
+    int64_t first = experts && team ? oct_comm_rank(team) * experts->n_experts : 0;
     for (int w = 0; experts && w < OCT_N_EXPERT_WEIGHTS; w++)
         for (int64_t e = 0; e < experts->n_experts; e++, c->n++)
-            check_matrix(c->sharded, c->whole, experts->w[w], e, c->which);
+            check_matrix(c->sharded, c->whole, experts->w[w], e, first, c->which);
     return OCT_OK;
 }
 
@@ -183,7 +205,8 @@ static void check_gathers(const setup *s) {
     }
     before(&sharded, 0, OCT_PHASE_BACKWARD);
     after(&sharded, 0, OCT_PHASE_BACKWARD);
-    assert_int_equal(c.n, s->experts ? 4 * (4 + 3 * 5) : 4 * 7);
+    int n_experts = s->expert_degree > 1 ? 8 / s->expert_degree : 5;
+    assert_int_equal(c.n, s->experts ? 4 * (4 + 3 * n_experts) : 4 * 7);
     replica_close(&sharded);
     replica_close(&whole);
 }
@@ -201,75 +224,17 @@ static void given_any_recipe_gathered_codes_are_those_of_one_process(void **stat
         check_gathers(&(setup){.recipe = recipes[i],
                                .config = with(OCT_GATHER_ON_DEMAND, OCT_RESHARD_AFTER_FORWARD),
                                .experts = 1});
+        for (int degree = 2; degree <= oct_comm_size(world); degree *= 2)
+            if (oct_comm_size(world) % degree == 0)
+                check_gathers(
+                    &(setup){.recipe = recipes[i],
+                             .config = with(OCT_GATHER_ON_DEMAND, OCT_RESHARD_AFTER_FORWARD),
+                             .experts = 1,
+                             .expert_degree = degree});
     }
 }
 
 /* ---- training ---- */
-
-static void fill_tokens(int32_t *tokens, int32_t *targets) {
-    for (int i = 0; i < N_SEQUENCES * S; i++) {
-        tokens[i] = (int32_t)oct_rng_below(SEED, 1, (uint64_t)i, 12) + 7 * (i % 5);
-        targets[i] = i % 11 == 0 ? OCT_IGNORE_LABEL : (tokens[i] * 3 + 1) % 90;
-    }
-}
-
-/* One optimizer step over this rank's sequences, one a micro-batch; the mean loss over all. */
-static double train_step(replica *r, const int32_t *tokens, const int32_t *targets) {
-    int rank = r->comm ? oct_comm_rank(r->comm) : 0, n_ranks = r->comm ? oct_comm_size(r->comm) : 1;
-    double sums[2] = {0, 0};
-    int64_t n_valid = 0;
-    oct_error err = {0};
-    for (int i = 0; i < N_SEQUENCES * S; i++)
-        n_valid += targets[i] != OCT_IGNORE_LABEL;
-    oct_optimizer_clear_gradients(r->optimizer);
-    for (int i = rank; i < N_SEQUENCES; i += n_ranks) {
-        double loss;
-        int64_t count;
-        assert_int_equal(oct_model_train(r->model, r->step, 1, S, tokens + i * S, targets + i * S,
-                                         1.0f / (float)n_valid, &loss, &count),
-                         OCT_OK);
-        sums[0] += loss;
-        sums[1] += (double)count;
-    }
-    if (r->comm) {
-        oct_ranks ranks = {.world = r->comm, .n_ranks = n_ranks};
-        assert_int_equal(oct_comm_sum_f64(r->comm, sums, 2), OCT_OK);
-        assert_int_equal(oct_ranks_reduce_amaxes(&ranks, r->plan, &err), OCT_OK);
-        assert_int_equal(oct_ranks_sum_routing(&ranks, r->model, &err), OCT_OK);
-    }
-    oct_model_update_routing(r->model);
-    assert_int_equal(oct_optimizer_step(r->optimizer, 1.0f), OCT_OK);
-    oct_plan_end_step(r->plan);
-    return sums[0] / sums[1];
-}
-
-/* The loss at the last step; *first: at the first. */
-static double train(const setup *s, oct_comm *comm, int n_steps, double *first) {
-    static int32_t tokens[N_SEQUENCES * S], targets[N_SEQUENCES * S];
-    double loss = 0;
-    replica r;
-    fill_tokens(tokens, targets);
-    replica_open(&r, s, comm);
-    for (int step = 0; step < n_steps; step++) {
-        loss = train_step(&r, tokens, targets);
-        *first = step == 0 ? loss : *first;
-    }
-    replica_close(&r);
-    return loss;
-}
-
-static void check_training(const setup *s, int n_steps) {
-    double expected = 0, first, got;
-    if (oct_comm_rank(world) == 0) { /* the others would only compute the same */
-        expected = train(s, NULL, n_steps, &first);
-        assert_true(expected < first - 0.1); /* it learns */
-    }
-    assert_int_equal(oct_comm_broadcast(world, 0, &expected, sizeof expected), OCT_OK);
-    got = train(s, world, n_steps, &first);
-    if (!(fabs(got - expected) <= 1e-3))
-        fail_msg("%s: loss %.6f on %d ranks, %.6f on one", s->recipe ? s->recipe : "none", got,
-                 oct_comm_size(world), expected);
-}
 
 static void given_any_recipe_losses_after_20_steps_are_those_of_one_process(void **state) {
     (void)state;
@@ -368,9 +333,10 @@ static double check_bytes(const setup *s) {
     int n_passes = N_SEQUENCES / oct_comm_size(world);
     fill_tokens(tokens, targets);
     replica_open(&sharded, s, world);
-    assert_int_equal(oct_fsdp_plan_traffic(sharded.model, sharded.plan, &s->config,
-                                           oct_comm_size(world), 1, &expected),
-                     OCT_OK);
+    const oct_sharding sharding = oct_fsdp_sharding(&sharded.comms);
+    assert_int_equal(
+        oct_fsdp_plan_traffic(sharded.model, sharded.plan, &s->config, &sharding, 1, S, &expected),
+        OCT_OK);
     int64_t codes = total_bytes(OCT_TRAFFIC_GATHER_8BIT);
     int64_t high = total_bytes(OCT_TRAFFIC_GATHER_HIGH);
     int64_t gradients = total_bytes(OCT_TRAFFIC_REDUCE_SCATTER);
@@ -435,7 +401,8 @@ static void given_a_flavor_the_ratios_of_converted_weights_are_those_of_the_form
         assert_int_equal(oct_model_create(&args, OCT_PARAMS_SHAPES_ONLY, &model, NULL), OCT_OK);
         oct_model_set_recompute(model, cases[i].recompute);
         oct_plan *plan = plan_model(model, &s, &recipe);
-        assert_int_equal(oct_fsdp_plan_traffic(model, plan, &s.config, 4, 1, &t), OCT_OK);
+        assert_int_equal(
+            oct_fsdp_plan_traffic(model, plan, &s.config, &(oct_sharding){4, 1}, 1, S, &t), OCT_OK);
         assert_true((double)t.converted <= cases[i].at_most * (double)t.converted_in_bf16);
         assert_true(t.converted_in_bf16 > 0 && t.gather_high > 0);
         oct_plan_destroy(plan);
@@ -453,6 +420,7 @@ int main(void) {
         cmocka_unit_test(given_any_shape_shards_cover_it_in_order_at_blocks_of_32),
         cmocka_unit_test(given_4096_rows_on_3_ranks_no_rank_has_a_block_more_than_another),
         cmocka_unit_test(given_as_many_experts_as_ranks_each_rank_has_whole_ones),
+        cmocka_unit_test(given_teams_of_2_among_4_ranks_each_place_has_half_of_the_experts),
         cmocka_unit_test(given_any_recipe_gathered_codes_are_those_of_one_process),
         cmocka_unit_test(given_any_recipe_losses_after_20_steps_are_those_of_one_process),
         cmocka_unit_test(given_high_precision_losses_are_those_of_one_process),

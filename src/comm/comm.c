@@ -65,6 +65,19 @@ static bool launched(void) {
     return false;
 }
 
+/* Under the mpirun of another MPI each process is a world of one; all would train the same and
+ * write over each other. */
+static oct_status check_launcher(const oct_comm *world, oct_error *err) {
+    const char *open_mpi = getenv("OMPI_COMM_WORLD_SIZE"), *pmi = getenv("PMI_SIZE");
+    const char *n_started = open_mpi ? open_mpi : pmi;
+    if (world->size > 1 || !n_started || atoi(n_started) <= 1)
+        return OCT_OK;
+    return oct_fail(err, OCT_INVALID,
+                    "MPI: the launcher started %s processes and this build's library (%s) sees "
+                    "one; expected the mpirun of that library; got %s's",
+                    n_started, oct_comm_library(), open_mpi ? "Open MPI" : "MPICH");
+}
+
 oct_status oct_comm_create_world(oct_comm **out, oct_error *err) {
     oct_status status = oct_comm_create_serial(out);
     if (status)
@@ -74,6 +87,12 @@ oct_status oct_comm_create_world(oct_comm **out, oct_error *err) {
     status = oct_transport_mpi_world(*out, err);
     if (status) {
         oct_free(*out);
+        *out = NULL;
+        return status;
+    }
+    status = check_launcher(*out, err);
+    if (status) {
+        oct_comm_destroy(*out);
         *out = NULL;
     }
     return status;

@@ -116,23 +116,28 @@ static void fill_lanes(const order *o, lane *lanes) {
     }
 }
 
-/* Moves all lanes, `window` pieces of each at a time; the requests of lane i are those from
- * i * window on. */
-static int move(lane *lanes, int n_lanes, int window, MPI_Comm comm, MPI_Request *requests,
-                int *finished) {
-    int n = n_lanes * window, n_finished = 0, result = MPI_SUCCESS;
+/* The pieces under way: requests of lane i are those from i * window on. */
+typedef struct pieces {
+    int n, window;
+    MPI_Request *requests; /* (n) */
+    int *finished;         /* (n) */
+    MPI_Status *statuses;  /* (n); MPI_STATUSES_IGNORE is an address that gcc warns of in MPICH */
+} pieces;
+
+static int move(lane *lanes, int n_lanes, MPI_Comm comm, const pieces *p) {
+    int n_finished = 0, result = MPI_SUCCESS;
     long sleep_ns = MIN_SLEEP_NS;
-    for (int w = 0; w < window; w++)
-        for (int i = 0; i < n_lanes && result == MPI_SUCCESS; i++) {
-            requests[i * window + w] = MPI_REQUEST_NULL;
-            result = post_piece(&lanes[i], comm, &requests[i * window + w]);
-        }
+    for (int w = 0; w < p->window; w++)
+        for (int i = 0; i < n_lanes && result == MPI_SUCCESS; i++)
+            result = post_piece(&lanes[i], comm, &p->requests[i * p->window + w]);
     while (result == MPI_SUCCESS && !atomic_load(&engine.aborting)) {
-        result = MPI_Testsome(n, requests, &n_finished, finished, MPI_STATUSES_IGNORE);
+        result = MPI_Testsome(p->n, p->requests, &n_finished, p->finished, p->statuses);
         if (result == MPI_SUCCESS && n_finished == MPI_UNDEFINED)
             return 1;
-        for (int i = 0; i < n_finished && result == MPI_SUCCESS; i++)
-            result = post_piece(&lanes[finished[i] / window], comm, &requests[finished[i]]);
+        for (int i = 0; i < n_finished && result == MPI_SUCCESS; i++) {
+            int at = p->finished[i];
+            result = post_piece(&lanes[at / p->window], comm, &p->requests[at]);
+        }
         if (n_finished > 0) {
             sleep_ns = MIN_SLEEP_NS;
             continue;
@@ -144,18 +149,24 @@ static int move(lane *lanes, int n_lanes, int window, MPI_Comm comm, MPI_Request
 }
 
 static int exchange(const order *o) {
-    int n_lanes = 2 * (o->size - 1), window = MAX_PIECES / n_lanes;
+    int n_lanes = 2 * (o->size - 1), window = MAX_PIECES / n_lanes, result = -1;
     window = window < MIN_WINDOW ? MIN_WINDOW : window > MAX_WINDOW ? MAX_WINDOW : window;
+    size_t n = (size_t)n_lanes * (size_t)window;
     lane *lanes = oct_malloc_array((size_t)n_lanes, sizeof *lanes);
-    MPI_Request *requests = oct_malloc_array((size_t)(n_lanes * window), sizeof *requests);
-    int *finished = oct_malloc_array((size_t)(n_lanes * window), sizeof *finished);
-    int result = -1;
-    if (lanes && requests && finished) {
+    pieces p = {.n = (int)n,
+                .window = window,
+                .requests = oct_malloc_array(n, sizeof *p.requests),
+                .finished = oct_malloc_array(n, sizeof *p.finished),
+                .statuses = oct_malloc_array(n, sizeof *p.statuses)};
+    if (lanes && p.requests && p.finished && p.statuses) {
+        for (size_t i = 0; i < n; i++)
+            p.requests[i] = MPI_REQUEST_NULL;
         fill_lanes(o, lanes);
-        result = move(lanes, n_lanes, window, *o->comm, requests, finished);
+        result = move(lanes, n_lanes, *o->comm, &p);
     }
-    oct_free(finished);
-    oct_free(requests);
+    oct_free(p.statuses);
+    oct_free(p.finished);
+    oct_free(p.requests);
     oct_free(lanes);
     return result;
 }
@@ -306,5 +317,11 @@ const char *oct_comm_library(void) {
     int n;
     if (!name[0] && MPI_Get_library_version(name, &n) == MPI_SUCCESS)
         name[strcspn(name, ",\n")] = '\0';
+    char *mark = strstr(name, " Version:"); /* of MPICH: "MPICH Version:\t4.0.2" */
+    if (mark) {
+        char *version = mark + strlen(" Version:");
+        version += strspn(version, " \t");
+        memmove(mark + 1, version, strlen(version) + 1);
+    }
     return name;
 }

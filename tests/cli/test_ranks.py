@@ -54,6 +54,13 @@ class Ranks(OnRanks):
         self.assertEqual(result.returncode, 2, result.stderr)
         self.assertEqual(len(self.errors(result)), 1, result.stderr)
 
+    def test_given_the_launcher_of_another_mpi_library_training_is_refused(self):
+        info = self.accepted(["info"]).stdout
+        foreign = "PMI_SIZE" if "mpi: Open MPI" in info else "OMPI_COMM_WORLD_SIZE"
+        result = self.run_octet(["train", "job.toml"], env=dict(ENV, **{foreign: "2"}))
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("the launcher started 2 processes", self.errors(result)[0])
+
     def test_given_compare_on_several_processes_it_is_refused(self):
         result = self.run_ranks(2, ["compare", "job.toml"])
         self.assertEqual(result.returncode, 2, result.stderr)

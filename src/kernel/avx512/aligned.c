@@ -26,10 +26,7 @@ enum {
     BLOCK = OCT_MX_BLOCK
 };
 
-/* The tile of one step. */
-typedef struct sums {
-    alignas(64) float x[A_ROWS][NR];
-} sums;
+typedef oct_tile_sums sums;
 
 static void pack_a(const oct_operand *a, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
                    void *panel) {
@@ -166,10 +163,14 @@ static void add_a_residuals(sums *t, const oct_panel *b, const oct_residual **li
 /* columns[j] += what the residuals of row j of B add to the tile's column j. */
 static void add_b_residuals(float columns[NR][A_ROWS], const oct_panel *a,
                             const oct_residual **list, int64_t end) {
+    static const int32_t up[2] = {16, 0};
+    const __m512i upper = _mm512_set1_epi32((int)0xffff0000u);
     const oct_residual *r = *list;
     for (; r->place < end; r++) {
         float *to = columns[r->row];
-        __m512 x = _mm512_load_ps(a->values + (int64_t)r->place * A_ROWS);
+        __m512i both = _mm512_load_si512(a->values + (int64_t)(r->place / 2) * 2 * A_ROWS);
+        both = _mm512_sllv_epi32(both, _mm512_set1_epi32(up[r->place % 2]));
+        __m512 x = _mm512_castsi512_ps(_mm512_and_si512(both, upper));
         _mm512_store_ps(to, _mm512_fmadd_ps(_mm512_set1_ps(r->value), x, _mm512_load_ps(to)));
     }
     *list = r;
@@ -177,16 +178,17 @@ static void add_b_residuals(float columns[NR][A_ROWS], const oct_panel *a,
 
 static void prefetch_values(const oct_panel *a, const oct_residual *list, int64_t end) {
     for (const oct_residual *r = list; r->place < end; r++)
-        _mm_prefetch((const char *)(a->values + (int64_t)r->place * A_ROWS), _MM_HINT_T0);
+        _mm_prefetch((const char *)(a->values + (int64_t)(r->place / 2) * 2 * A_ROWS), _MM_HINT_T0);
 }
 
-/* t += the transposed columns. */
-static void add_columns(sums *t, float columns[NR][A_ROWS]) {
+/* t += the transposed columns, times A's scales. */
+static void add_columns(sums *t, float columns[NR][A_ROWS], const float *row_scales) {
+    const __m512 scales = _mm512_load_ps(row_scales);
     for (int j = 0; j < NR; j += 16) {
         __m512i v[16];
 #pragma GCC unroll 16
         for (int i = 0; i < 16; i++)
-            v[i] = _mm512_load_si512(columns[j + i]);
+            v[i] = _mm512_castps_si512(_mm512_mul_ps(_mm512_load_ps(columns[j + i]), scales));
         oct_transpose_16x16(v);
 #pragma GCC unroll 16
         for (int i = 0; i < 16; i++) {
@@ -224,54 +226,16 @@ static void multiply_integers(sums *t, const oct_panel *a, const oct_panel *b, i
         add_b_residuals(columns, a, &b_high, end);
     }
     if (in_b)
-        add_columns(t, columns);
+        add_columns(t, columns, a->row_scales);
 }
 
-/* --- in fp32 --- */
-
-/* Sixteen rows of B at k. */
-OCT_INLINE __m512 decoded_at(const oct_panel *b, const oct_code_table *table, int64_t k,
-                             int64_t first) {
-    __m512i quad = _mm512_load_si512(b->codes + (k / 4 * NR + first) * 4);
-    __m512i code = _mm512_and_si512(_mm512_srl_epi32(quad, _mm_cvtsi32_si128((int)(k % 4) * 8)),
-                                    _mm512_set1_epi32(0xff));
-    return _mm512_mul_ps(oct_decode_lanes(table, code),
-                         _mm512_load_ps(b->factors + k / BLOCK * NR + first));
-}
-
-/* The whole tile as `exact` would have it, each chunk of OCT_GEMM_K_CHUNK from 0. */
-static __attribute__((noinline)) void multiply_values(sums *t, const oct_panel *a,
-                                                      const oct_panel *b, int64_t kc) {
-    const oct_code_table table =
-        oct_code_table_load(oct_code_words(b->head->dtype), b->head->dtype);
-    memset(t, 0, sizeof *t);
-    for (int64_t first = 0; first < kc; first += OCT_GEMM_K_CHUNK) {
-        int64_t last = kc - first < OCT_GEMM_K_CHUNK ? kc : first + OCT_GEMM_K_CHUNK;
-        sums s = {0};
-        for (int64_t k = first; k < last; k++) {
-            const float *x = a->values + oct_panel_place(k) * A_ROWS;
-            for (int j = 0; j < NR; j += 16) {
-                __m512 y = decoded_at(b, &table, k, j);
-                for (int i = 0; i < MR; i++)
-                    _mm512_store_ps(s.x[i] + j, _mm512_fmadd_ps(_mm512_set1_ps(x[i]), y,
-                                                                _mm512_load_ps(s.x[i] + j)));
-            }
-        }
-        for (int i = 0; i < MR; i++)
-            for (int j = 0; j < NR; j += 16) {
-                __m512 sum = _mm512_load_ps(s.x[i] + j);
-                if (first > 0)
-                    sum = _mm512_add_ps(_mm512_load_ps(t->x[i] + j), sum);
-                _mm512_store_ps(t->x[i] + j, sum);
-            }
-    }
-}
+/* --- the whole --- */
 
 /* Special rows of A and columns of B. */
 static void replace_special(sums *t, const oct_panel *a, const oct_panel *b, int64_t kc) {
     uint32_t a_rows = a->head->special_rows, b_rows = b->head->special_rows;
     sums s;
-    multiply_values(&s, a, b, kc);
+    oct_aligned_multiply_codes(a, b, kc, &s);
     for (int i = 0; i < MR; i++) {
         uint32_t columns = a_rows >> i & 1 ? 0xffffffffu : b_rows;
         for (int j = 0; j < NR; j += 16)
@@ -279,8 +243,6 @@ static void replace_special(sums *t, const oct_panel *a, const oct_panel *b, int
                                  _mm512_load_ps(s.x[i] + j));
     }
 }
-
-/* --- the whole --- */
 
 static void add_to(const sums *t, float *acc, int64_t ld_acc, int64_t n_rows, int64_t n_cols,
                    oct_accumulate accumulate) {
@@ -311,7 +273,7 @@ static void multiply(const void *a_panel, const void *b_panel, int64_t kc, float
     sums t;
     prefetch_output(acc, ld_acc, n_rows);
     if (a.head->by_codes || b.head->by_codes) {
-        multiply_values(&t, &a, &b, kc);
+        oct_aligned_multiply_codes(&a, &b, kc, &t);
     } else {
         multiply_integers(&t, &a, &b, kc);
         if (a.head->special_rows | b.head->special_rows)

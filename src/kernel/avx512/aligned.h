@@ -10,12 +10,16 @@
  * cut into chunks of 32, the MX block; where even those leave more than the list holds, it's marked
  * and its products are computed in fp32.
  *
- * Invariant: a panel holds its operand completely (A its fp32 values, B its codes and decoding
- * factors), so that any pair of panels can be multiplied by any of the ways. */
+ * Panels are packed for one product while its operands stay where they are, so what is rarely
+ * needed, the codes, is read from there again.
+ *
+ * Invariant: any pair of panels can be multiplied in integers and residuals, but for their special
+ * rows, or from the codes. */
 #ifndef OCT_KERNEL_AVX512_ALIGNED_H
 #define OCT_KERNEL_AVX512_ALIGNED_H
 
 #include <octet/format.h>
+#include <stdalign.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -38,7 +42,9 @@ typedef struct oct_residual {
 } oct_residual;
 
 typedef struct oct_panel_head {
-    oct_dtype dtype;
+    const oct_operand *source; /* rows row .. row + n_rows - 1 from k on */
+    int64_t row, k;
+    int32_t n_rows;
     int32_t chunk;
     bool by_codes;          /* too many residuals */
     uint32_t special_rows;  /* their integers are zero: NaN, Inf or an extreme magnitude */
@@ -52,10 +58,9 @@ typedef struct oct_panel {
     int16_t *integers; /* [place / 2][R][2]: pairs for vpdpwssd */
     float *units;      /* [k / 32][R]: the unit times the operand's fp32 scale */
     oct_residual *residuals[2];
-    int64_t capacity; /* of each list, its end included */
-    float *values;    /* A: [place][R] */
-    uint8_t *codes;   /* B: [k / 4][R][4], the k in order */
-    float *factors;   /* B: [k / 32][R]: what a decoded code is to be multiplied with */
+    int64_t capacity;  /* of each list, its end included */
+    float *row_scales; /* A: [R], the operand's fp32 scales, or 1 */
+    uint16_t *values;  /* A: [place / 2][R][2], bf16 without the fp32 scale, which is exact */
 } oct_panel;
 
 /* k inside a group of four is stored as 0 2 1 3, for A and B alike: so the even and the odd bytes
@@ -69,34 +74,39 @@ static inline int64_t oct_panel_padded_k(int64_t kc) {
 }
 
 static inline oct_panel oct_panel_at(void *bytes, int64_t kc, int64_t rows) {
-    const int64_t k = oct_panel_padded_k(kc), n_blocks = k / OCT_MX_BLOCK;
+    const int64_t k = oct_panel_padded_k(kc);
     char *base = bytes;
     oct_panel p = {.head = bytes, .capacity = k};
+    base += 64;
+    p.row_scales = (float *)(void *)base;
     base += 64;
     p.integers = (int16_t *)(void *)base;
     base += k * rows * 2;
     p.units = (float *)(void *)base;
-    base += n_blocks * rows * 4;
+    base += k / OCT_MX_BLOCK * rows * 4;
     for (int64_t i = 0; i < rows / 16; i++) {
         p.residuals[i] = (oct_residual *)(void *)base;
         base += p.capacity * (int64_t)sizeof(oct_residual);
     }
-    if (rows == OCT_ALIGNED_A_ROWS) {
-        p.values = (float *)(void *)base;
-        return p;
-    }
-    p.codes = (uint8_t *)base;
-    base += k * rows;
-    p.factors = (float *)(void *)base;
+    p.values = (uint16_t *)(void *)base;
     return p;
 }
 
-/* Bytes of A: 2 + 4 / 32 + 8 / 16 + 4 for an element; of B: 2 + 4 / 32 + 8 / 16 + 1 + 4 / 32. */
-#define OCT_PANEL_A_BYTES_PER_K ((size_t)OCT_ALIGNED_A_ROWS * 53 / 8)
-#define OCT_PANEL_B_BYTES_PER_K ((size_t)OCT_ALIGNED_NR * 15 / 4)
-#define OCT_PANEL_BYTES_FIXED(per_k) (64 + 63 * (per_k))
+/* Bytes of B: 2 + 4 / 32 + 8 / 16 for an element; A's values take 2 more. */
+#define OCT_PANEL_A_BYTES_PER_K ((size_t)OCT_ALIGNED_A_ROWS * 37 / 8)
+#define OCT_PANEL_B_BYTES_PER_K ((size_t)OCT_ALIGNED_NR * 21 / 8)
+#define OCT_PANEL_BYTES_FIXED(per_k) (128 + 63 * (per_k))
+
+/* A tile of one step. */
+typedef struct oct_tile_sums {
+    alignas(64) float x[OCT_ALIGNED_A_ROWS][OCT_ALIGNED_NR];
+} oct_tile_sums;
 
 void oct_aligned_pack(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
                       void *panel, int64_t panel_rows);
+
+/* The whole tile as `exact` would have it, each chunk of OCT_GEMM_K_CHUNK from 0. */
+void oct_aligned_multiply_codes(const oct_panel *a, const oct_panel *b, int64_t kc,
+                                oct_tile_sums *t);
 
 #endif

@@ -120,23 +120,6 @@ typedef struct rows16 {
     int64_t n_blocks;
 } rows16;
 
-/* Codes of sixteen rows, [k / 4][row][4], `stride` bytes from a quad to the next. */
-OCT_INLINE void gather_codes(const oct_operand *x, int64_t row, __mmask16 lanes, int64_t k,
-                             int64_t kc, uint8_t *codes, int64_t stride) {
-    for (int64_t i = 0; i < kc; i += 64) {
-        __m512i v[16];
-        if (x->layout == OCT_K_CONTIGUOUS) {
-            oct_load_16_rows(x, row, lanes, k + i, kc - i, v);
-            oct_transpose_16x16(v);
-        } else {
-            oct_load_quads_strided(x, row, lanes, k + i, kc - i, v);
-        }
-#pragma GCC unroll 16
-        for (int j = 0; j < 16; j++)
-            _mm512_store_si512(codes + (i / 4 + j) * stride, v[j]);
-    }
-}
-
 /* The largest of the four signed bytes of each lane, as 32-bit integers. */
 OCT_INLINE __m512i largest_byte(__m512i x) {
     x = _mm512_max_epi8(x, _mm512_srli_epi32(x, 16));
@@ -182,12 +165,12 @@ OCT_INLINE __m512 sum_of_squares(const tables *t, const block_codes *c, int l) {
 }
 
 /* Exponents and sums of squares, block by block. */
-OCT_INLINE void measure(const tables *t, const uint8_t *codes, int64_t stride, rows16 *rows) {
+OCT_INLINE void measure(const tables *t, const uint8_t *codes, rows16 *rows) {
     for (int64_t b = 0; b < rows->n_blocks; b++) {
         block_codes c;
 #pragma GCC unroll 8
         for (int j = 0; j < BLOCK / 4; j++)
-            c.quad[j] = _mm512_load_si512(codes + (b * BLOCK / 4 + j) * stride);
+            c.quad[j] = _mm512_load_si512(codes + (b * BLOCK / 4 + j) * 64);
         __m512i largest = largest_exponent(t, &c);
         __m512 ss = sum_of_squares(t, &c, 0);
         for (int l = 1; l < N_LEVELS; l++) { /* the finest level that holds the largest element */
@@ -204,7 +187,7 @@ OCT_INLINE void measure(const tables *t, const uint8_t *codes, int64_t stride, r
 
 /* Scales, decoding factors and the rows that aren't for integers. */
 static void look_at_scales(const oct_operand *x, int64_t row, __mmask16 lanes, int64_t k,
-                           rows16 *rows, float *factors, int64_t panel_rows) {
+                           rows16 *rows, float *factors) {
     __mmask16 special = 0;
     rows->row_scale = _mm512_set1_ps(1);
     if (x->scaling != OCT_SCALING_MX) {
@@ -226,7 +209,7 @@ static void look_at_scales(const oct_operand *x, int64_t row, __mmask16 lanes, i
                        _mm512_cmplt_epi32_mask(code, _mm512_set1_epi32(127 - 60));
         }
         special |= _mm512_cmpeq_epi32_mask(rows->codes_exponent[b], _mm512_set1_epi32(NOT_FINITE));
-        _mm512_store_ps(factors + b * panel_rows, factor);
+        _mm512_store_ps(factors + b * 16, factor);
     }
     rows->special = special & lanes;
 }
@@ -271,25 +254,51 @@ OCT_INLINE void choose_units(rows16 *rows, int64_t first, int64_t last, float *u
     }
 }
 
-/* The residuals of one quad that has some. */
-static __attribute__((noinline)) int64_t
-list_residuals(const uint8_t codes[64], const int16_t even[32], const int16_t odd[32],
-               __mmask64 lossy, int64_t k, int64_t first_row, const uint16_t *words,
-               const float *factors, const float *units, oct_residual *list, int64_t n,
-               int64_t capacity) {
-    for (; lossy; lossy &= lossy - 1) {
-        int i = __builtin_ctzll(lossy), row = i / 4, b = i % 4;
-        int16_t integer = (b & 1 ? odd : even)[2 * row + b / 2];
-        uint32_t bits = (uint32_t)words[codes[i] & 0x7f] << 16 | (uint32_t)(codes[i] & 0x80) << 24;
-        float value;
-        memcpy(&value, &bits, sizeof value);
-        if (n < capacity - 1)
+/* What the codes of sixteen rows are while they are packed. */
+typedef struct staging {
+    const uint16_t *words;
+    alignas(64) uint8_t codes[OCT_ALIGNED_STEP * 16]; /* [k / 4][16][4], the k in order */
+    alignas(64) float factors[MAX_BLOCKS * 16];       /* [k / 32][16]: of a decoded code */
+} staging;
+
+static float code_value(const uint16_t *words, uint8_t code) {
+    uint32_t bits = (uint32_t)words[code & 0x7f] << 16 | (uint32_t)(code & 0x80) << 24;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* A quad of sixteen rows in which some elements, one a bit, lose bits. */
+typedef struct lossy_quad {
+    __mmask64 elements;
+    int64_t quad;
+} lossy_quad;
+
+/* Lists their residuals. Returns how many there are, which may be more than the list holds. Apart
+ * from the loop that finds the quads, whose branch would be mispredicted at each of them. */
+static __attribute__((noinline)) int64_t list_residuals(const staging *st, const oct_panel *p,
+                                                        int64_t group, int64_t panel_rows,
+                                                        const lossy_quad *quads, int64_t n_quads) {
+    oct_residual *list = p->residuals[group];
+    int64_t n = 0;
+    for (int64_t i = 0; i < n_quads; i++) {
+        const int64_t q = quads[i].quad, block = q / (BLOCK / 4);
+        const uint8_t *codes = st->codes + q * 64;
+        const int16_t *integers = p->integers + (2 * q * panel_rows + 16 * group) * 2;
+        const float *units = p->units + block * panel_rows + 16 * group;
+        const float *factors = st->factors + block * 16;
+        for (__mmask64 left = quads[i].elements; left; left &= left - 1, n++) {
+            int e = __builtin_ctzll(left), row = e / 4, b = e % 4;
+            if (n >= p->capacity - 1)
+                continue;
+            int16_t integer = integers[(b & 1) * panel_rows * 2 + 2 * row + b / 2];
+            float value = code_value(st->words, codes[e]) * factors[row];
             list[n] = (oct_residual){
-                .place = (uint16_t)oct_panel_place(k + b),
-                .row = (uint16_t)(first_row + row),
-                .value = fmaf(-(float)integer, units[row], value * factors[row]),
+                .place = (uint16_t)oct_panel_place(4 * q + b),
+                .row = (uint16_t)(16 * group + row),
+                .value = fmaf(-(float)integer, units[row], value),
             };
-        n++;
+        }
     }
     return n;
 }
@@ -298,18 +307,18 @@ list_residuals(const uint8_t codes[64], const int16_t even[32], const int16_t od
  * rounded (vpmulhrsw); p is at most 15, and below 0 gives 0. Both factors are negated, since -2^15
  * is a 16-bit integer and 2^15 isn't. Returns the number of residuals, which
  * may exceed the list's capacity. */
-OCT_INLINE int64_t align_quads(const tables *t, const rows16 *rows, const oct_panel *p,
-                               int64_t group, int64_t panel_rows, const uint16_t *words) {
-    const int64_t stride = panel_rows * 4; /* bytes of a quad; of a pair too */
-    const uint8_t *codes = p->codes + group * 64;
+OCT_INLINE int64_t align_quads(const tables *t, const rows16 *rows, const staging *st,
+                               const oct_panel *p, int64_t group, int64_t panel_rows) {
+    const int64_t stride = panel_rows * 4; /* bytes of a pair */
     char *integers = (char *)p->integers + group * 64;
     const __m512i low = _mm512_set1_epi16(0xff), minus_one = _mm512_set1_epi16(-1);
     __mmask64 listed = 0; /* bytes of rows that have residuals */
     for (int r = 0; r < 16; r++)
         listed |= rows->special >> r & 1 ? 0 : (__mmask64)15 << (4 * r);
-    int64_t n = 0;
+    lossy_quad quads[OCT_ALIGNED_STEP / 4];
+    int64_t n_quads = 0;
     for (int64_t q = 0; q < rows->n_blocks * (BLOCK / 4); q++) {
-        __m512i c = _mm512_load_si512(codes + q * stride);
+        __m512i c = _mm512_load_si512(st->codes + q * 64);
         __m512i s = look_up(&t->significand, c);
         s = _mm512_mask_sub_epi8(s, ~_mm512_movepi8_mask(c), _mm512_setzero_si512(), s);
         __m512i place = _mm512_add_epi8(look_up(&t->exponent, c), rows->place[q / (BLOCK / 4)]);
@@ -321,56 +330,51 @@ OCT_INLINE int64_t align_quads(const tables *t, const rows16 *rows, const oct_pa
             _mm512_andnot_si512(low, s), _mm512_sllv_epi16(minus_one, _mm512_srli_epi16(place, 8)));
         _mm512_store_si512(integers + (2 * q) * stride, even);
         _mm512_store_si512(integers + (2 * q + 1) * stride, odd);
-        if (__builtin_expect(lossy != 0, 0))
-            n = list_residuals(codes + q * stride, (const int16_t *)(integers + 2 * q * stride),
-                               (const int16_t *)(integers + (2 * q + 1) * stride), lossy, 4 * q,
-                               16 * group, words,
-                               p->factors + q / (BLOCK / 4) * panel_rows + 16 * group,
-                               p->units + q / (BLOCK / 4) * panel_rows + 16 * group,
-                               p->residuals[group], n, p->capacity);
+        quads[n_quads] = (lossy_quad){lossy, q};
+        n_quads += lossy != 0;
     }
-    return n;
+    return list_residuals(st, p, group, panel_rows, quads, n_quads);
 }
 
-static int64_t align_in_chunks(const tables *t, rows16 *rows, const oct_panel *p, int64_t group,
-                               int64_t panel_rows, int64_t chunk, const uint16_t *words) {
+static int64_t align_in_chunks(const tables *t, rows16 *rows, const staging *st, const oct_panel *p,
+                               int64_t group, int64_t panel_rows, int64_t chunk) {
     const int64_t blocks = chunk / BLOCK;
     for (int64_t b = 0; b < rows->n_blocks; b += blocks)
         choose_units(rows, b, b + blocks < rows->n_blocks ? b + blocks : rows->n_blocks,
                      p->units + 16 * group, panel_rows);
-    return align_quads(t, rows, p, group, panel_rows, words);
+    return align_quads(t, rows, st, p, group, panel_rows);
 }
 
-/* A's values as fp32: from the codes. */
-static void decode_values(const oct_panel *p, oct_dtype dtype, int64_t n_blocks) {
-    const oct_code_table table = oct_code_table_load(oct_code_words(dtype), dtype);
-    for (int64_t k = 0; k < n_blocks * BLOCK; k++) {
-        __m512i quad = _mm512_load_si512(p->codes + k / 4 * 4 * A_ROWS);
-        __m512i code = _mm512_and_si512(_mm512_srl_epi32(quad, _mm_cvtsi32_si128((int)(k % 4) * 8)),
-                                        _mm512_set1_epi32(0xff));
-        __m512 factor = _mm512_load_ps(p->factors + k / BLOCK * A_ROWS);
-        _mm512_store_ps(p->values + oct_panel_place(k) * A_ROWS,
-                        _mm512_mul_ps(oct_decode_lanes(&table, code), factor));
-    }
-}
-
-/* The same, where every element is its integer and residual: x = unit * integer + residual. */
-static void assemble_values(const oct_panel *p, int64_t n_blocks) {
+/* A's values: unit * integer, or where bits were lost what the code says. */
+static void set_values(const staging *st, const oct_panel *p, int64_t n_blocks) {
+    const __m512 row_scales = _mm512_load_ps(p->row_scales);
     for (int64_t b = 0; b < n_blocks; b++) {
+        /* A power of two, or 0 in special rows, whose scale may be anything. */
         const __m512 unit = _mm512_load_ps(p->units + b * A_ROWS);
+        const __m512 power = _mm512_maskz_div_ps(
+            _mm512_test_epi32_mask(_mm512_castps_si512(unit), _mm512_set1_epi32(-1)), unit,
+            row_scales);
 #pragma GCC unroll 4
-        for (int64_t place = b * BLOCK; place < (b + 1) * BLOCK; place += 2) {
-            __m512i pair = _mm512_load_si512(p->integers + place * A_ROWS);
-            __m512i first = _mm512_srai_epi32(_mm512_slli_epi32(pair, 16), 16);
-            __m512i second = _mm512_srai_epi32(pair, 16);
-            float *to = p->values + place * A_ROWS;
-            _mm512_store_ps(to, _mm512_mul_ps(_mm512_cvtepi32_ps(first), unit));
-            _mm512_store_ps(to + A_ROWS, _mm512_mul_ps(_mm512_cvtepi32_ps(second), unit));
+        for (int64_t pair = b * BLOCK / 2; pair < (b + 1) * BLOCK / 2; pair++) {
+            __m512i both = _mm512_load_si512(p->integers + pair * 2 * A_ROWS);
+            __m512i first = _mm512_srai_epi32(_mm512_slli_epi32(both, 16), 16);
+            __m512i second = _mm512_srai_epi32(both, 16);
+            first = _mm512_castps_si512(_mm512_mul_ps(_mm512_cvtepi32_ps(first), power));
+            second = _mm512_castps_si512(_mm512_mul_ps(_mm512_cvtepi32_ps(second), power));
+            first = _mm512_mask_mov_epi16(second, 0x55555555, _mm512_srli_epi32(first, 16));
+            _mm512_store_si512(p->values + pair * 2 * A_ROWS, first);
         }
     }
     for (int64_t i = 0; i < p->head->n_residuals[0]; i++) {
         const oct_residual *r = &p->residuals[0][i];
-        p->values[r->place * A_ROWS + r->row] += r->value;
+        int64_t k = oct_panel_place(r->place); /* its own inverse */
+        uint8_t code = st->codes[(k / 4 * A_ROWS + r->row) * 4 + k % 4];
+        float value = code_value(st->words, code);
+        if (p->head->source->scaling == OCT_SCALING_MX)
+            value *= st->factors[k / BLOCK * A_ROWS + r->row];
+        uint32_t bits;
+        memcpy(&bits, &value, sizeof bits);
+        p->values[(r->place / 2 * A_ROWS + r->row) * 2 + r->place % 2] = (uint16_t)(bits >> 16);
     }
 }
 
@@ -378,55 +382,49 @@ static void assemble_values(const oct_panel *p, int64_t n_blocks) {
 static void pack_group(const tables *t, const oct_operand *x, int64_t row, __mmask16 lanes,
                        int64_t k, int64_t kc, const oct_panel *p, int64_t group,
                        int64_t panel_rows) {
+    staging st;
     rows16 rows;
-    float *factors = p->factors + 16 * group;
-    gather_codes(x, row, lanes, k, kc, p->codes + group * 64, panel_rows * 4);
+    st.words = oct_code_words(x->dtype);
+    oct_gather_codes(x, row, lanes, k, kc, st.codes);
     const int64_t n_blocks = oct_panel_padded_k(kc) / BLOCK;
     rows.n_blocks = n_blocks;
-    measure(t, p->codes + group * 64, panel_rows * 4, &rows);
+    measure(t, st.codes, &rows);
     /* The padding's blocks have no scales of their own: those of the last real block will do. */
     const int64_t real_blocks = (kc + BLOCK - 1) / BLOCK;
     rows.n_blocks = real_blocks;
-    look_at_scales(x, row, lanes, k, &rows, factors, panel_rows);
+    look_at_scales(x, row, lanes, k, &rows, st.factors);
     for (int64_t b = real_blocks; b < n_blocks; b++) {
         rows.scale_exponent[b] = rows.scale_exponent[real_blocks - 1];
-        _mm512_store_ps(factors + b * panel_rows, _mm512_set1_ps(1));
+        _mm512_store_ps(st.factors + b * 16, _mm512_set1_ps(1));
     }
     rows.n_blocks = n_blocks;
-    const uint16_t *words = oct_code_words(x->dtype);
-    int64_t n = align_in_chunks(t, &rows, p, group, panel_rows, OCT_ALIGNED_LONG_CHUNK, words);
+    int64_t n = align_in_chunks(t, &rows, &st, p, group, panel_rows, OCT_ALIGNED_LONG_CHUNK);
     if (n > MANY_RESIDUALS * (kc / OCT_ALIGNED_LONG_CHUNK + 1)) {
         p->head->chunk = BLOCK;
-        n = align_in_chunks(t, &rows, p, group, panel_rows, BLOCK, words);
+        n = align_in_chunks(t, &rows, &st, p, group, panel_rows, BLOCK);
     }
     const int64_t most = p->capacity - 1;
     p->head->by_codes |= n > most;
     p->head->n_residuals[group] = (int32_t)(n > most ? most : n);
     p->residuals[group][p->head->n_residuals[group]].place = OCT_RESIDUALS_END;
     p->head->special_rows |= (uint32_t)rows.special << (16 * group);
+    if (panel_rows == A_ROWS) {
+        _mm512_store_ps(p->row_scales, rows.row_scale);
+        set_values(&st, p, n_blocks);
+    }
 }
 
 void oct_aligned_pack(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
                       void *bytes, int64_t panel_rows) {
-    alignas(64) uint8_t a_codes[OCT_ALIGNED_STEP * A_ROWS];
-    alignas(64) float a_factors[MAX_BLOCKS * A_ROWS];
-    const bool is_a = panel_rows == A_ROWS;
     oct_panel p = oct_panel_at(bytes, kc, panel_rows);
-    if (is_a) {
-        p.codes = a_codes;
-        p.factors = a_factors;
-    }
-    const tables *t = tables_of(x->dtype);
-    *p.head = (oct_panel_head){.dtype = x->dtype, .chunk = OCT_ALIGNED_LONG_CHUNK};
+    *p.head = (oct_panel_head){.source = x,
+                               .row = row,
+                               .k = k,
+                               .n_rows = (int32_t)n_rows,
+                               .chunk = OCT_ALIGNED_LONG_CHUNK};
     for (int64_t group = 0; group < panel_rows / 16; group++) {
         __mmask16 lanes = oct_lanes_below(n_rows - 16 * group);
-        pack_group(t, x, lanes ? row + 16 * group : row, lanes, k, kc, &p, group, panel_rows);
+        pack_group(tables_of(x->dtype), x, lanes ? row + 16 * group : row, lanes, k, kc, &p, group,
+                   panel_rows);
     }
-    if (!is_a)
-        return;
-    const int64_t n_blocks = oct_panel_padded_k(kc) / BLOCK;
-    if (p.head->by_codes || p.head->special_rows)
-        decode_values(&p, x->dtype, n_blocks);
-    else
-        assemble_values(&p, n_blocks);
 }

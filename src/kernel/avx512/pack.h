@@ -46,10 +46,10 @@ static inline __attribute__((always_inline)) void oct_load_16_rows(const oct_ope
     const uint8_t *codes = (const uint8_t *)x->data + row * x->ld + k;
     __mmask64 valid = oct_bytes_below(n_k);
 #pragma GCC unroll 16
-    for (int r = 0; r < 16; r++) {
-        bool used = lanes >> r & 1;
-        const uint8_t *from = used ? codes + r * x->ld : codes;
-        v[r] = _mm512_maskz_loadu_epi8(used ? valid : 0, from);
+    for (int r = 0; r < 16; r++) { /* without a branch: rows that aren't used read the first */
+        const int64_t used = -(int64_t)(lanes >> r & 1);
+        const uint8_t *from = codes + (r * x->ld & used);
+        v[r] = _mm512_maskz_loadu_epi8(valid & (__mmask64)used, from);
         _mm_prefetch((const char *)from + 512, _MM_HINT_T0); /* too many streams for hardware */
     }
 }
@@ -69,6 +69,24 @@ oct_load_quads_strided(const oct_operand *x, int64_t row, __mmask16 lanes, int64
                 _mm_maskz_loadu_epi8(used ? lanes : 0, used ? codes + (4 * j + b) * x->ld : codes));
         }
         v[j] = oct_merge_bytes(c[0], c[1], c[2], c[3]);
+    }
+}
+
+/* Codes of sixteen rows as [k / 4][row][4], the last quads padded with zeros to a multiple of 64 k.
+ */
+OCT_INLINE void oct_gather_codes(const oct_operand *x, int64_t row, __mmask16 lanes, int64_t k,
+                                 int64_t kc, uint8_t *codes) {
+    for (int64_t i = 0; i < kc; i += 64) {
+        __m512i v[16];
+        if (x->layout == OCT_K_CONTIGUOUS) {
+            oct_load_16_rows(x, row, lanes, k + i, kc - i, v);
+            oct_transpose_16x16(v);
+        } else {
+            oct_load_quads_strided(x, row, lanes, k + i, kc - i, v);
+        }
+#pragma GCC unroll 16
+        for (int j = 0; j < 16; j++)
+            _mm512_store_si512(codes + (i / 4 + j) * 64, v[j]);
     }
 }
 

@@ -29,7 +29,7 @@ enum {
     OCT_ALIGNED_MR = 14,
     OCT_ALIGNED_A_ROWS = 16, /* of a panel of A: padded to a register */
     OCT_ALIGNED_NR = 32,
-    OCT_ALIGNED_STEP = 1024,     /* k of a panel at most */
+    OCT_ALIGNED_STEP = 2048,     /* k of a panel at most */
     OCT_ALIGNED_LONG_CHUNK = 256 /* the short one is OCT_MX_BLOCK */
 };
 

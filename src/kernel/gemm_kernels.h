@@ -21,6 +21,36 @@
 
 #include "kernel/gemm.h"
 
+/* How finished sums are written: as usual, or past the caches, which won't be asked for them. */
+typedef enum oct_block_output { OCT_OUTPUT_CACHED, OCT_OUTPUT_STREAMED } oct_block_output;
+
+/* What a panel is packed from. n_rows may be 0: nothing. */
+typedef struct oct_gemm_source {
+    const oct_operand *operand;
+    int64_t row, n_rows, k, kc;
+} oct_gemm_source;
+
+/* Some panels of A against some of B, one step of K: s as `multiply` has it for each pair, then
+ *   t = s (OVERWRITE) or acc + s (ADD_TO_OUTPUT)
+ *   acc = t; or, in the last step, c = t or c + t, and acc is left as it is. */
+typedef struct oct_gemm_block {
+    const unsigned char *a, *b; /* the first panels */
+    size_t a_stride, b_stride;  /* bytes to the next */
+    int64_t kc;
+    int64_t n_rows, n_cols; /* the number of panels follows from them */
+    float *acc;
+    int64_t ld_acc;
+    oct_accumulate accumulate;
+    float *c; /* NULL: not the last step */
+    int64_t ld_c;
+    oct_accumulate c_accumulate;
+    oct_block_output output; /* of c */
+    /* Where there is one panel of B: `next` is packed in its place as `pack_b` does, once it isn't
+     * needed any more, and what comes after that, `fetch`, is brought near. */
+    oct_gemm_source next, fetch;
+    void *next_panel; /* b */
+} oct_gemm_block;
+
 typedef struct oct_gemm_kernels {
     int64_t MR, NR; /* rows of A and of B in a panel */
     int64_t MC, NC; /* largest tile of C of one task: multiples of MR, NR; MC rows of an A step fit
@@ -46,6 +76,9 @@ typedef struct oct_gemm_kernels {
      * float only. */
     void (*multiply)(const void *a_panel, const void *b_panel, int64_t kc, float *acc,
                      int64_t ld_acc, int64_t n_rows, int64_t n_cols, oct_accumulate accumulate);
+
+    /* The same for a block, whose pairs it may overlap; NULL: the driver calls `multiply`. */
+    void (*multiply_block)(const oct_gemm_block *block);
 
     /* The end of a product: t = acc; t = C + t if accumulating; t = t + bias[j] if bias; C = t
      * rounded to its dtype. n_rows <= MR, n_cols <= NR; `c` and `bias` point at the element for

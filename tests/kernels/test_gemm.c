@@ -657,6 +657,96 @@ static void given_aligned_products_threads_and_batches_change_no_bit(void **stat
     oct_threads_set(threads_before);
 }
 
+/* Rows from `first` on of an operand without scales by row; a multiple of 32. */
+static oct_operand rows_from(const oct_operand *x, int64_t first) {
+    oct_operand y = *x;
+    bool contiguous = x->layout == OCT_K_CONTIGUOUS;
+    y.data = (const uint8_t *)x->data + (contiguous ? first * x->ld : first);
+    if (x->scaling == OCT_SCALING_MX)
+        y.scales = (const uint8_t *)x->scales +
+                   (contiguous ? first / x->block_rows * x->ld_scales : first / OCT_MX_BLOCK);
+    return y;
+}
+
+/* Elements of a large C, which may be written in other ways than a small one, are those of small
+ * products of the same rows; what was in C before doesn't show. */
+static void check_blocks(const oct_gemm_problem *p, const char *set) {
+    enum { BLOCK = 224 }; /* whole panels in every set; the shapes leave no few rows */
+    static float small[BLOCK * BLOCK];
+    float *c = p->c, *before = oct_malloc_array((size_t)(p->M * p->N), sizeof(float));
+    void *workspace = oct_malloc(oct_gemm_workspace(p, 1, OCT_GEMM_ALIGNED));
+    assert_true(before && workspace);
+    memcpy(before, c, (size_t)(p->M * p->N) * sizeof(float));
+    oct_gemm(p, 1, OCT_GEMM_ALIGNED, workspace);
+    for (int64_t i = 0; i < p->M; i += BLOCK)
+        for (int64_t j = 0; j < p->N; j += BLOCK) {
+            oct_gemm_problem q = *p;
+            q.M = oct_min_i64(BLOCK, p->M - i);
+            q.N = oct_min_i64(BLOCK, p->N - j);
+            q.a = rows_from(&p->a, i);
+            q.b = rows_from(&p->b, j);
+            q.c = small;
+            q.ld_c = BLOCK;
+            for (int64_t r = 0; r < q.M; r++)
+                memcpy(small + r * BLOCK, before + (i + r) * p->N + j, (size_t)q.N * sizeof(float));
+            oct_gemm(&q, 1, OCT_GEMM_ALIGNED, workspace);
+            for (int64_t r = 0; r < q.M; r++)
+                for (int64_t k = 0; k < q.N; k++)
+                    if (!same_float(small[r * BLOCK + k], c[(i + r) * p->N + j + k]))
+                        fail_msg("%s: %lldx%lldx%lld, add %d: C(%lld,%lld): expected %a, got %a",
+                                 set, (long long)p->M, (long long)p->N, (long long)p->K,
+                                 p->accumulate, (long long)(i + r), (long long)(j + k),
+                                 (double)small[r * BLOCK + k], (double)c[(i + r) * p->N + j + k]);
+        }
+    oct_free(before);
+    oct_free(workspace);
+}
+
+static void check_large_outputs(const char *set) {
+    static const int64_t shapes[][3] = {{330, 832, 100},  {330, 832, 1100}, {64, 4160, 1100},
+                                        {700, 416, 600},  {33, 8000, 513},  {2300, 250, 40},
+                                        {460, 1024, 1537}};
+    static const int b_specs[] = {4, 5, 7, 9};
+    for (uint64_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        for (uint64_t variant = 0; variant < 4; variant++) {
+            const int64_t M = shapes[i][0], N = shapes[i][1], K = shapes[i][2];
+            const filling fill = variant == 3 ? HOSTILE : ORDINARY;
+            test_operand a = make_operand(specs[4], M, K, fill, AT_PAGE_END, 900000 + i * 100);
+            test_operand b =
+                make_operand(specs[b_specs[variant]], N, K, fill, AT_PAGE_END, 900050 + i * 100);
+            oct_gemm_problem p = {.M = M,
+                                  .N = N,
+                                  .K = K,
+                                  .a = a.operand,
+                                  .b = b.operand,
+                                  .c_dtype = OCT_F32,
+                                  .ld_c = N,
+                                  .accumulate = variant == 1 ? OCT_ADD_TO_OUTPUT : OCT_OVERWRITE};
+            p.c = oct_malloc_array((size_t)(M * N), sizeof(float));
+            assert_non_null(p.c);
+            hostile_fill(p.c, OCT_F32, M * N, variant == 1 ? GAUSSIAN : WITH_NANS, 900099);
+            check_blocks(&p, set);
+            oct_free(p.c);
+            free_operand(&a);
+            free_operand(&b);
+        }
+}
+
+static void given_large_outputs_each_block_is_what_it_is_alone(void **state) {
+    (void)state;
+    kernel_set sets[MAX_KERNEL_SETS];
+    size_t n_sets = product_sets(sets);
+    oct_kernels before = *oct_kernels_current();
+    for (size_t k = 0; k < n_sets; k++) {
+        oct_kernels_use(sets[k].kernels);
+        if (oct_gemm_supports(OCT_GEMM_ALIGNED))
+            check_large_outputs(sets[k].name);
+        else
+            printf("SKIPPED: %s has no aligned product\n", sets[k].name);
+    }
+    oct_kernels_use(before);
+}
+
 /* Callers size one workspace by their largest block and use it for ragged ones too. */
 static void given_a_smaller_problem_the_larger_ones_workspace_is_enough(void **state) {
     (void)state;
@@ -696,6 +786,7 @@ int main(void) {
         cmocka_unit_test(given_any_operands_exact_products_meet_the_error_bound),
         cmocka_unit_test(given_any_operands_aligned_products_meet_the_error_bound),
         cmocka_unit_test(given_aligned_products_threads_and_batches_change_no_bit),
+        cmocka_unit_test(given_large_outputs_each_block_is_what_it_is_alone),
     };
     report_skipped_sets();
     return cmocka_run_group_tests(tests, NULL, NULL);

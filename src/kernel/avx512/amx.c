@@ -10,209 +10,18 @@
  *
  * Invariant: an element's value depends on its two panels only, so it's the same for any tiling and
  * any number of threads. */
-#include "kernel/gemm_kernels.h"
+#include "kernel/avx512/amx.h"
 
 #include <string.h>
 
-#include "kernel/avx512/encode.h"
 #include "kernel/avx512/gemm.h"
-#include "kernel/avx512/pack.h"
-#include "kernel/avx512/words.h"
+#include "kernel/avx512/lanes.h"
 
 enum {
-    R = 32, /* rows of a panel, of A and of B: two tiles */
-    STEP = OCT_GEMM_K_CHUNK,
-    BLOCK = OCT_MX_BLOCK,
-    PAIR = 64, /* k of two blocks, which are packed together */
-    TILE_BYTES = 16 * 64,
-    PAIR_BYTES = 4 * TILE_BYTES, /* two k-tiles of two row-tiles */
-    MAX_SPREAD = 64,             /* of a row's scales: see relative_exponents */
-    CODES_AT_ONCE = 64           /* k of the fp32 panels for special rows */
+    R = OCT_AMX_ROWS,
+    TILE_BYTES = OCT_AMX_TILE_BYTES,
+    CODES_AT_ONCE = 64 /* k of the fp32 panels for special rows */
 };
-
-/* A packed panel: this head, then for each 64 of k
- *   A: [k parity][row / 16] tiles of 16 rows by 32 of k (those of one parity, in order)
- *   B: [k parity][row / 16] tiles of 16 pairs (k, k + 2) by 16 rows
- * so that both see K in the order 0 2 4 ... 62, 1 3 5 ... 63. */
-typedef struct panel_head {
-    alignas(64) float unit[R]; /* what the row's sum is to be multiplied with */
-    oct_operand operand;       /* for special rows */
-    int64_t row, n_rows, k;
-    uint32_t special;
-} panel_head;
-
-#define HEAD_BYTES ((sizeof(panel_head) + 63) / 64 * 64)
-
-/* --- packing --- */
-
-/* Adds to the exponents of what isn't zero. */
-OCT_INLINE __m512i add_exponents(__m512i words, __m512i exponents) {
-    __mmask32 nonzero = _mm512_test_epi16_mask(words, _mm512_set1_epi16(0x7fff));
-    return _mm512_mask_add_epi16(words, nonzero, words, exponents);
-}
-
-/* Sixteen rows' exponents relative to the row's own, shifted to where bf16 has them, in both halves
- * of a lane; at most STEP / BLOCK blocks. */
-typedef struct row_exponents {
-    __m512i shifted[STEP / BLOCK];
-    __mmask16 ignored[STEP / BLOCK]; /* rows whose scale byte is 0: elements should be zeros */
-    __mmask16 special;
-} row_exponents;
-
-/* The row's exponent is the middle of its scales'. Relative to it scales lie within 2^+-32,
- * elements within 2^-54 .. 2^47 (HiF8 and E5M2 reach furthest), products above 2^-108 and in
- * multiples of 2^-114, and their sum below 2^(95 + 10). A scale byte of 0 is what zeros get, and
- * doesn't count unless there is something else than zeros. */
-OCT_INLINE row_exponents relative_exponents(const oct_operand *x, int64_t row, __mmask16 lanes,
-                                            int64_t k, int64_t kc, float unit[16]) {
-    const int64_t n_blocks = (kc + BLOCK - 1) / BLOCK;
-    row_exponents e = {.special = 0};
-    if (x->scaling != OCT_SCALING_MX) {
-        __m512 scale = oct_lane_scales(x, row, lanes, k);
-        __m512 size = _mm512_abs_ps(scale);
-        e.special = (_mm512_cmp_ps_mask(size, _mm512_set1_ps(0x1p-60f), _CMP_NGE_UQ) |
-                     _mm512_cmp_ps_mask(size, _mm512_set1_ps(0x1p20f), _CMP_NLE_UQ)) &
-                    lanes;
-        for (int b = 0; b < STEP / BLOCK; b++)
-            e.shifted[b] = _mm512_setzero_si512();
-        _mm512_storeu_ps(unit, scale);
-        return e;
-    }
-    __m512i code[STEP / BLOCK];
-    __m512i smallest = _mm512_set1_epi32(255), largest = _mm512_setzero_si512();
-    for (int64_t b = 0; b < n_blocks; b++) {
-        code[b] = oct_lane_scale_codes(x, row, lanes, k + b * BLOCK);
-        e.ignored[b] = _mm512_testn_epi32_mask(code[b], code[b]);
-        smallest = _mm512_mask_min_epu32(smallest, (__mmask16)~e.ignored[b], smallest, code[b]);
-        largest = _mm512_max_epu32(largest, code[b]);
-    }
-    smallest = _mm512_min_epu32(smallest, largest); /* nothing but zero bytes: 0 and 0 */
-    __m512i middle = _mm512_srli_epi32(_mm512_add_epi32(smallest, largest), 1);
-    __mmask16 zeros = _mm512_testn_epi32_mask(largest, largest);
-    middle = _mm512_mask_mov_epi32(middle, zeros, _mm512_set1_epi32(127));
-    e.special = (_mm512_cmpgt_epu32_mask(_mm512_sub_epi32(largest, smallest),
-                                         _mm512_set1_epi32(MAX_SPREAD)) |
-                 _mm512_cmpgt_epu32_mask(middle, _mm512_set1_epi32(127 + 20)) |
-                 _mm512_cmplt_epu32_mask(middle, _mm512_set1_epi32(127 - 60)) |
-                 _mm512_cmpeq_epu32_mask(largest, _mm512_set1_epi32(255))) &
-                lanes;
-    for (int64_t b = 0; b < n_blocks; b++) {
-        __m512i d = _mm512_slli_epi32(_mm512_sub_epi32(code[b], middle), 7);
-        d = _mm512_and_si512(d, _mm512_set1_epi32(0xffff));
-        e.shifted[b] = _mm512_or_si512(d, _mm512_slli_epi32(d, 16));
-    }
-    for (int64_t b = n_blocks; b < STEP / BLOCK; b++) {
-        e.shifted[b] = _mm512_setzero_si512();
-        e.ignored[b] = 0;
-    }
-    _mm512_storeu_ps(unit, oct_e8m0_lanes(middle));
-    return e;
-}
-
-/* Rows with a bit in `bytes`, four bits a row. */
-OCT_INLINE __mmask16 rows_of_quads(__mmask64 bytes) {
-    __m512i x = _mm512_movm_epi8(bytes);
-    return _mm512_test_epi32_mask(x, x);
-}
-
-/* Quads of codes of sixteen rows, v[j] lane r = k of 4 j .. 4 j + 3, from either layout. */
-OCT_INLINE void load_quads(const oct_operand *x, int64_t row, __mmask16 lanes, int64_t k,
-                           int64_t n_k, __m512i v[16]) {
-    if (x->layout == OCT_K_CONTIGUOUS) {
-        oct_load_16_rows(x, row, lanes, k, n_k, v);
-        oct_transpose_16x16(v);
-    } else {
-        oct_load_quads_strided(x, row, lanes, k, n_k, v);
-    }
-}
-
-/* 64 of k of sixteen rows of B. */
-OCT_INLINE void pack_b_pair(const oct_word_table *t, const oct_operand *b, int64_t row,
-                            __mmask16 lanes, int64_t k, int64_t n_k, row_exponents *e, int64_t pair,
-                            char *tiles) {
-    __m512i v[16];
-    __mmask64 bad = 0;
-    __m512i in_ignored = _mm512_setzero_si512();
-    load_quads(b, row, lanes, k, n_k, v);
-#pragma GCC unroll 16
-    for (int j = 0; j < 16; j++) {
-        oct_word_pair w = oct_look_up_words(t, v[j]);
-        int64_t block = 2 * pair + j / 8;
-        bad |= (w.not_finite | w.nan_codes);
-        in_ignored = _mm512_mask_or_epi32(in_ignored, e->ignored[block], in_ignored, v[j]);
-        _mm512_store_si512(tiles + 64 * j, add_exponents(w.even, e->shifted[block]));
-        _mm512_store_si512(tiles + 2 * TILE_BYTES + 64 * j,
-                           add_exponents(w.odd, e->shifted[block]));
-    }
-    e->special |= rows_of_quads(bad) | _mm512_test_epi32_mask(in_ignored, _mm512_set1_epi8(0x7f));
-}
-
-/* The same of A: rows are tile rows, so K contiguous needs no transpose, and K strided one more. */
-OCT_INLINE void pack_a_pair(const oct_word_table *t, const oct_operand *a, int64_t row,
-                            __mmask16 lanes, int64_t k, int64_t n_k, row_exponents *e, int64_t pair,
-                            char *tiles) {
-    __m512i v[16];
-    alignas(64) uint32_t shifted[2][16];
-    if (a->layout == OCT_K_CONTIGUOUS) {
-        oct_load_16_rows(a, row, lanes, k, n_k, v);
-    } else {
-        oct_load_quads_strided(a, row, lanes, k, n_k, v);
-        oct_transpose_16x16(v);
-    }
-    _mm512_store_si512(shifted[0], e->shifted[2 * pair]);
-    _mm512_store_si512(shifted[1], e->shifted[2 * pair + 1]);
-#pragma GCC unroll 16
-    for (int r = 0; r < 16; r++) {
-        oct_word_pair w = oct_look_up_words(t, v[r]);
-        /* Words 0 .. 15 are of the first block. */
-        __m512i d = _mm512_mask_set1_epi32(_mm512_set1_epi32((int)shifted[0][r]), 0xff00,
-                                           (int)shifted[1][r]);
-        uint64_t ignored = (e->ignored[2 * pair] >> r & 1 ? 0xffffffffu : 0) |
-                           (e->ignored[2 * pair + 1] >> r & 1 ? 0xffffffff00000000u : 0);
-        bool odd_one = (w.not_finite | w.nan_codes) != 0 ||
-                       (ignored & _mm512_test_epi8_mask(v[r], _mm512_set1_epi8(0x7f))) != 0;
-        e->special |= (__mmask16)(odd_one << r);
-        _mm512_store_si512(tiles + 64 * r, add_exponents(w.even, d));
-        _mm512_store_si512(tiles + 2 * TILE_BYTES + 64 * r, add_exponents(w.odd, d));
-    }
-}
-
-typedef enum side { SIDE_A, SIDE_B } side;
-
-OCT_INLINE void pack(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
-                     void *panel, side which) {
-    panel_head *head = panel;
-    char *tiles = (char *)panel + HEAD_BYTES;
-    oct_word_table t = oct_word_table_make(x->dtype);
-    head->operand = *x;
-    head->row = row;
-    head->n_rows = n_rows;
-    head->k = k;
-    head->special = 0;
-    for (int half = 0; half < 2; half++) {
-        __mmask16 lanes = oct_lanes_below(n_rows - 16 * half);
-        int64_t from = lanes ? row + 16 * half : row;
-        row_exponents e = relative_exponents(x, from, lanes, k, kc, head->unit + 16 * half);
-        for (int64_t i = 0; i < kc; i += PAIR) {
-            char *to = tiles + i / PAIR * PAIR_BYTES + half * TILE_BYTES;
-            if (which == SIDE_A)
-                pack_a_pair(&t, x, from, lanes, k + i, kc - i, &e, i / PAIR, to);
-            else
-                pack_b_pair(&t, x, from, lanes, k + i, kc - i, &e, i / PAIR, to);
-        }
-        head->special |= (uint32_t)e.special << (16 * half);
-    }
-}
-
-static void pack_a(const oct_operand *a, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
-                   void *panel) {
-    pack(a, row, n_rows, k, kc, panel, SIDE_A);
-}
-
-static void pack_b(const oct_operand *b, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
-                   void *panel) {
-    pack(b, row, n_rows, k, kc, panel, SIDE_B);
-}
 
 /* --- multiplying --- */
 
@@ -232,36 +41,172 @@ alignas(64) static const tile_config all_tiles_whole = {
     .rows = {16, 16, 16, 16, 16, 16, 16, 16},
 };
 
-static void multiply_tiles(const char *a, const char *b, int64_t kc, sums *s) {
-    _tile_loadconfig(&all_tiles_whole);
+/* A pair of panels: its sums, what they're added to (NULL: nothing) and where they go. */
+typedef struct pair pair;
+struct pair {
+    const oct_amx_head *a, *b;
+    const float *first, *second;
+    int64_t ld_first, ld_second;
+    float *to;
+    int64_t ld_to, n_rows, n_cols;
+    sums *s;
+    void (*finish)(const pair *p, int64_t from, int64_t end); /* rows */
+};
+
+/* Sixteen sums with their rows' scales. */
+OCT_INLINE __m512 scaled_sums(const pair *p, int64_t i, int64_t j) {
+    __m512 x = _mm512_mul_ps(_mm512_load_ps(p->s->x[i] + j), _mm512_set1_ps(p->a->unit[i]));
+    return _mm512_mul_ps(x, _mm512_load_ps(p->b->unit + j));
+}
+
+/* The end of 16 sums, of columns j .. j + 15: added and written. */
+OCT_INLINE void finish_sums(const pair *p, int64_t i, int64_t j, __mmask16 mask, __m512 x) {
+    if (p->first)
+        x = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, p->first + i * p->ld_first + j), x);
+    if (p->second)
+        x = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, p->second + i * p->ld_second + j), x);
+    _mm512_mask_storeu_ps(p->to + i * p->ld_to + j, mask, x);
+}
+
+static void finish_any(const pair *p, int64_t from, int64_t end) {
+    for (int64_t i = from; i < end; i++)
+        for (int64_t j = 0; j < R; j += 16)
+            finish_sums(p, i, j, oct_lanes_below(p->n_cols - j), scaled_sums(p, i, j));
+}
+
+/* The usual cases, where all columns are there and at most one thing is added. */
+OCT_INLINE void finish_whole(const pair *p, int64_t from, int64_t end, bool adds, bool streams) {
+    const __m512 unit[2] = {_mm512_load_ps(p->b->unit), _mm512_load_ps(p->b->unit + 16)};
+    const float *units = p->a->unit, *add = adds ? p->first + from * p->ld_first : p->to;
+    float *to = p->to + from * p->ld_to;
+    for (int64_t i = from; i < end; i++) {
+        const __m512 row_unit = _mm512_set1_ps(units[i]);
+#pragma GCC unroll 2
+        for (int j = 0; j < 2; j++) {
+            __m512 x = _mm512_mul_ps(_mm512_load_ps(p->s->x[i] + 16 * j), row_unit);
+            x = _mm512_mul_ps(x, unit[j]);
+            if (adds)
+                x = _mm512_add_ps(_mm512_loadu_ps(add + 16 * j), x);
+            if (streams)
+                _mm512_stream_ps(to + 16 * j, x);
+            else
+                _mm512_storeu_ps(to + 16 * j, x);
+        }
+        to += p->ld_to;
+        if (adds)
+            add += p->ld_first;
+    }
+}
+
+static void finish_kept(const pair *p, int64_t from, int64_t end) {
+    finish_whole(p, from, end, false, false);
+}
+
+static void finish_kept_sum(const pair *p, int64_t from, int64_t end) {
+    finish_whole(p, from, end, true, false);
+}
+
+static void finish_streamed(const pair *p, int64_t from, int64_t end) {
+    finish_whole(p, from, end, false, true);
+}
+
+static void finish_streamed_sum(const pair *p, int64_t from, int64_t end) {
+    finish_whole(p, from, end, true, true);
+}
+
+/* Tiles of a panel that is read once by this block shouldn't push out of L1 the one that stays. */
+#define LOAD(tile, address, streams)                                                               \
+    do {                                                                                           \
+        if (streams)                                                                               \
+            _tile_stream_loadd(tile, address, 64);                                                 \
+        else                                                                                       \
+            _tile_loadd(tile, address, 64);                                                        \
+    } while (0)
+
+/* Lines of memory that are to come to L2 while a block is multiplied. */
+typedef struct prefetcher {
+    const char *row;
+    int64_t ld, n_lines, line; /* rows of n_lines; `line` is the next of the first */
+    int64_t n_all, n_steps, due;
+} prefetcher;
+
+static prefetcher prefetcher_make(const oct_gemm_source *source, int64_t n_steps) {
+    const oct_operand *x = source->operand;
+    if (!x || source->n_rows <= 0)
+        return (prefetcher){.n_steps = n_steps};
+    bool contiguous = x->layout == OCT_K_CONTIGUOUS;
+    int64_t p = contiguous ? source->row : source->k, q = contiguous ? source->k : source->row;
+    int64_t n_rows = contiguous ? source->n_rows : source->kc;
+    int64_t n_lines = ((contiguous ? source->kc : source->n_rows) + 63) / 64;
+    return (prefetcher){.row = (const char *)x->data + p * x->ld + q,
+                        .ld = x->ld,
+                        .n_lines = n_lines,
+                        .n_all = n_lines * n_rows,
+                        .n_steps = n_steps};
+}
+
+OCT_INLINE void prefetch_line(prefetcher *f) {
+    _mm_prefetch(f->row + 64 * f->line, _MM_HINT_T1);
+    if (++f->line == f->n_lines) {
+        f->line = 0;
+        f->row += f->ld;
+    }
+}
+
+/* Fetches during the steps of a block, evenly: credit grows each step by as many lines as there
+ * are, and each line costs the number of steps. */
+OCT_INLINE void prefetch_share(prefetcher *f) {
+    for (f->due += f->n_all; f->due >= f->n_steps; f->due -= f->n_steps)
+        prefetch_line(f);
+}
+
+static int64_t tile_steps(int64_t kc) {
+    return (kc + OCT_AMX_PAIR - 1) / OCT_AMX_PAIR * 2;
+}
+
+/* Multiplies a pair, and meanwhile finishes the one before, and packs what is to take the place of
+ * B's panel (NULL: nothing): the tile unit needs few of the core's instructions. */
+OCT_INLINE void multiply_tiles(const pair *p, int64_t kc, const pair *before, prefetcher *f,
+                               oct_amx_packer *next, bool a_streams) {
+    const char *a = (const char *)p->a + OCT_AMX_HEAD_BYTES,
+               *b = (const char *)p->b + OCT_AMX_HEAD_BYTES;
+    const int64_t n_steps = tile_steps(kc), begin = n_steps / 8;
+    const int64_t rows_a_step = (R + n_steps - begin - 1) / (n_steps - begin);
+    int64_t row = 0;
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
-    for (int64_t k = 0; k < kc; k += PAIR) {
-        for (int parity = 0; parity < 2; parity++) {
-            _tile_loadd(6, b, 64);
-            _tile_loadd(4, a, 64);
-            _tile_loadd(7, b + TILE_BYTES, 64);
-            _tile_dpbf16ps(0, 4, 6);
-            _tile_loadd(5, a + TILE_BYTES, 64);
-            _tile_dpbf16ps(1, 4, 7);
-            _tile_dpbf16ps(2, 5, 6);
-            _tile_dpbf16ps(3, 5, 7);
-            a += 2 * TILE_BYTES;
-            b += 2 * TILE_BYTES;
+    for (int64_t k = 0; k < n_steps; k++) {
+        LOAD(6, b, !a_streams);
+        LOAD(4, a, a_streams);
+        LOAD(7, b + TILE_BYTES, !a_streams);
+        _tile_dpbf16ps(0, 4, 6);
+        LOAD(5, a + TILE_BYTES, a_streams);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+        a += 2 * TILE_BYTES;
+        b += 2 * TILE_BYTES;
+        /* The sums have just been stored: a few steps later they can be loaded without waiting. */
+        if (k >= begin && row < before->n_rows) {
+            int64_t end = row + rows_a_step < before->n_rows ? row + rows_a_step : before->n_rows;
+            before->finish(before, row, end);
+            row = end;
         }
+        prefetch_share(f);
+        if (next && next->at < next->end)
+            oct_amx_pack_block(next);
     }
-    _tile_stored(0, s->x[0], sizeof s->x[0]);
-    _tile_stored(1, s->x[0] + 16, sizeof s->x[0]);
-    _tile_stored(2, s->x[16], sizeof s->x[0]);
-    _tile_stored(3, s->x[16] + 16, sizeof s->x[0]);
-    _tile_release();
+    _tile_stored(0, p->s->x[0], sizeof p->s->x[0]);
+    _tile_stored(1, p->s->x[0] + 16, sizeof p->s->x[0]);
+    _tile_stored(2, p->s->x[16], sizeof p->s->x[0]);
+    _tile_stored(3, p->s->x[16] + 16, sizeof p->s->x[0]);
 }
 
 /* The whole tile from the operands, as `exact` has it; a step is one of its chunks. */
-static __attribute__((noinline)) void multiply_operands(const panel_head *a, const panel_head *b,
-                                                        int64_t kc, sums *s) {
+static __attribute__((noinline)) void
+multiply_operands(const oct_amx_head *a, const oct_amx_head *b, int64_t kc, sums *s) {
     alignas(64) float x[CODES_AT_ONCE * R], y[CODES_AT_ONCE * R];
     memset(s, 0, sizeof *s);
     for (int64_t first = 0; first < kc; first += CODES_AT_ONCE) {
@@ -281,40 +226,106 @@ static __attribute__((noinline)) void multiply_operands(const panel_head *a, con
     }
 }
 
-static void replace_special(sums *s, const panel_head *a, const panel_head *b, int64_t kc) {
+/* Finishes a pair that has special rows. */
+static __attribute__((noinline)) void finish_special(pair *p, int64_t kc) {
     sums e;
-    multiply_operands(a, b, kc, &e);
-    for (int i = 0; i < R; i++) {
-        uint32_t columns = a->special >> i & 1 ? 0xffffffffu : b->special;
-        for (int j = 0; j < R; j += 16)
-            _mm512_mask_store_ps(s->x[i] + j, (__mmask16)(columns >> j),
-                                 _mm512_load_ps(e.x[i] + j));
+    multiply_operands(p->a, p->b, kc, &e);
+    for (int64_t i = 0; i < p->n_rows; i++) {
+        uint32_t columns = p->a->special >> i & 1 ? 0xffffffffu : p->b->special;
+        for (int64_t j = 0; j < R; j += 16)
+            finish_sums(p, i, j, oct_lanes_below(p->n_cols - j),
+                        _mm512_mask_mov_ps(scaled_sums(p, i, j), (__mmask16)(columns >> j),
+                                           _mm512_load_ps(e.x[i] + j)));
     }
+    p->n_rows = 0;
+}
+
+/* The pair at row i and column j of a block. */
+OCT_INLINE pair pair_at(const oct_gemm_block *block, int64_t i, int64_t j, sums *s) {
+    float *acc = block->acc + i * block->ld_acc + j;
+    pair p = {.a = (const oct_amx_head *)(block->a + (size_t)(i / R) * block->a_stride),
+              .b = (const oct_amx_head *)(block->b + (size_t)(j / R) * block->b_stride),
+              .first = block->accumulate == OCT_ADD_TO_OUTPUT ? acc : NULL,
+              .ld_first = block->ld_acc,
+              .to = acc,
+              .ld_to = block->ld_acc,
+              .n_rows = block->n_rows - i < R ? block->n_rows - i : R,
+              .n_cols = block->n_cols - j < R ? block->n_cols - j : R,
+              .s = s};
+    bool streams = block->output == OCT_OUTPUT_STREAMED;
+    if (block->c) {
+        p.to = block->c + i * block->ld_c + j;
+        p.ld_to = p.ld_second = block->ld_c;
+        p.second = block->c_accumulate == OCT_ADD_TO_OUTPUT ? p.to : NULL;
+        streams &= ((uintptr_t)p.to | (uintptr_t)p.ld_to * sizeof(float)) % 64 == 0;
+    } else {
+        streams = false;
+    }
+    if (p.n_cols < R || (p.first && p.second))
+        p.finish = finish_any;
+    else if (p.first || p.second)
+        p.finish = streams ? finish_streamed_sum : finish_kept_sum;
+    else
+        p.finish = streams ? finish_streamed : finish_kept;
+    if (p.second && !p.first) {
+        p.first = p.second;
+        p.ld_first = p.ld_second;
+        p.second = NULL;
+    }
+    return p;
+}
+
+OCT_INLINE void multiply_pairs(const oct_gemm_block *block, bool a_streams) {
+    sums s[2];
+    pair before = {.n_rows = 0};
+    int turn = 0;
+    int64_t n_pairs = ((block->n_rows + R - 1) / R) * ((block->n_cols + R - 1) / R);
+    prefetcher f = prefetcher_make(&block->fetch, n_pairs * tile_steps(block->kc));
+    oct_amx_packer packer;
+    const oct_gemm_source *next = block->next.n_rows > 0 ? &block->next : NULL;
+    _tile_loadconfig(&all_tiles_whole);
+    for (int64_t i = 0; i < block->n_rows; i += R)
+        for (int64_t j = 0; j < block->n_cols; j += R) {
+            pair p = pair_at(block, i, j, &s[turn]);
+            bool packs = next && --n_pairs == 0;
+            if (packs)
+                oct_amx_pack_begin(&packer, next->operand, next->row, next->n_rows, next->k,
+                                   next->kc, block->next_panel);
+            multiply_tiles(&p, block->kc, &before, &f, packs ? &packer : NULL, a_streams);
+            if (p.a->special | p.b->special)
+                finish_special(&p, block->kc);
+            before = p;
+            turn ^= 1;
+        }
+    _tile_release();
+    if (before.n_rows > 0)
+        before.finish(&before, 0, before.n_rows);
+    if (next) {
+        while (packer.at < packer.end)
+            oct_amx_pack_block(&packer);
+        oct_amx_pack_end(&packer);
+    }
+    if (block->output == OCT_OUTPUT_STREAMED)
+        _mm_sfence();
+}
+
+static void multiply_block(const oct_gemm_block *block) {
+    if (block->n_rows > R)
+        multiply_pairs(block, true);
+    else
+        multiply_pairs(block, false);
 }
 
 static void multiply(const void *a_panel, const void *b_panel, int64_t kc, float *acc,
                      int64_t ld_acc, int64_t n_rows, int64_t n_cols, oct_accumulate accumulate) {
-    const panel_head *a = a_panel, *b = b_panel;
-    const __mmask16 mask[2] = {oct_lanes_below(n_cols), oct_lanes_below(n_cols - 16)};
-    const __m512 unit[2] = {_mm512_load_ps(b->unit), _mm512_load_ps(b->unit + 16)};
-    sums s;
-    multiply_tiles((const char *)a_panel + HEAD_BYTES, (const char *)b_panel + HEAD_BYTES, kc, &s);
-    for (int64_t i = 0; i < n_rows; i++)
-        for (int j = 0; j < 2; j++) {
-            float *at = s.x[i] + 16 * j;
-            __m512 x = _mm512_mul_ps(_mm512_load_ps(at), _mm512_set1_ps(a->unit[i]));
-            _mm512_store_ps(at, _mm512_mul_ps(x, unit[j]));
-        }
-    if (a->special | b->special)
-        replace_special(&s, a, b, kc);
-    for (int64_t i = 0; i < n_rows; i++)
-        for (int j = 0; j < 2; j++) {
-            float *to = acc + i * ld_acc + 16 * j;
-            __m512 x = _mm512_load_ps(s.x[i] + 16 * j);
-            if (accumulate == OCT_ADD_TO_OUTPUT)
-                x = _mm512_add_ps(_mm512_maskz_loadu_ps(mask[j], to), x);
-            _mm512_mask_storeu_ps(to, mask[j], x);
-        }
+    multiply_block(&(oct_gemm_block){.a = a_panel,
+                                     .b = b_panel,
+                                     .kc = kc,
+                                     .acc = acc,
+                                     .ld_acc = ld_acc,
+                                     .n_rows = n_rows,
+                                     .n_cols = n_cols,
+                                     .accumulate = accumulate});
 }
 
 const oct_gemm_kernels oct_gemm_aligned_kernels_amx = {
@@ -322,13 +333,14 @@ const oct_gemm_kernels oct_gemm_aligned_kernels_amx = {
     .NR = R,
     .MC = R * 12,
     .NC = R * 16,
-    .k_step = STEP,
+    .k_step = OCT_AMX_STEP,
     .a_bytes_per_k = R * sizeof(uint16_t),
-    .a_bytes_fixed = HEAD_BYTES + (PAIR - 1) * R * sizeof(uint16_t),
+    .a_bytes_fixed = OCT_AMX_HEAD_BYTES + (OCT_AMX_PAIR - 1) * R * sizeof(uint16_t),
     .b_bytes_per_k = R * sizeof(uint16_t),
-    .b_bytes_fixed = HEAD_BYTES + (PAIR - 1) * R * sizeof(uint16_t),
-    .pack_a = pack_a,
-    .pack_b = pack_b,
+    .b_bytes_fixed = OCT_AMX_HEAD_BYTES + (OCT_AMX_PAIR - 1) * R * sizeof(uint16_t),
+    .pack_a = oct_amx_pack_a,
+    .pack_b = oct_amx_pack_b,
     .multiply = multiply,
+    .multiply_block = multiply_block,
     .store = oct_gemm_store_avx512,
 };

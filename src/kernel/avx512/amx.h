@@ -1,0 +1,69 @@
+/* Packed panels of the AMX kernels: 32 rows of A or B as bf16 tiles.
+ *
+ * Every 8-bit value and every power of two is exact in bf16: an element is packed as its value
+ * times its MX scale relative to one exponent a row (and step of K), `unit`. */
+#ifndef OCT_KERNEL_AVX512_AMX_H
+#define OCT_KERNEL_AVX512_AMX_H
+
+#include <stdalign.h>
+
+#include "kernel/avx512/words.h"
+#include "kernel/gemm_kernels.h"
+
+enum {
+    OCT_AMX_ROWS = 32, /* of a panel, of A and of B: two tiles */
+    OCT_AMX_STEP = OCT_GEMM_K_CHUNK,
+    OCT_AMX_BLOCKS = OCT_AMX_STEP / OCT_MX_BLOCK,
+    OCT_AMX_PAIR = 64, /* k of two blocks, which are packed together */
+    OCT_AMX_TILE_BYTES = 16 * 64
+};
+
+/* A packed panel: this head, then for each block of 32 of k two tiles of 16 rows each
+ *   A: 16 rows by 32 of k
+ *   B: 16 pairs of k by 16 rows
+ * and always an even number of blocks. */
+typedef struct oct_amx_head {
+    alignas(64) float unit[OCT_AMX_ROWS]; /* what the row's sum is to be multiplied with */
+    oct_operand operand;                  /* for special rows */
+    int64_t row, n_rows, k;
+    uint32_t special; /* rows with a NaN, an Inf, or scales too far apart or too extreme */
+} oct_amx_head;
+
+#define OCT_AMX_HEAD_BYTES ((sizeof(oct_amx_head) + 63) / 64 * 64)
+
+/* How scales become exponents: of sixteen rows. */
+typedef struct oct_amx_exponents {
+    /* By block and row, in both halves: what is to be subtracted from biased words' exponents. */
+    alignas(64) uint32_t drop[OCT_AMX_BLOCKS][16];
+    alignas(64) uint8_t scales[OCT_AMX_BLOCKS][16]; /* MX: their E8M0 codes */
+    uint32_t special;                               /* rows */
+    uint32_t
+        has_zero_scales; /* a scale byte of 0, which elements other than zeros shouldn't have */
+} oct_amx_exponents;
+
+/* A panel of B on its way: packed block by block of 32 of k, between which the caller may multiply
+ * what the panel held before. */
+typedef struct oct_amx_packer {
+    oct_amx_head head;               /* goes to the panel at the end */
+    oct_amx_exponents exponents[2];  /* of each sixteen rows */
+    __m512i uppers[2], nan_codes[2]; /* seen so far */
+    oct_word_table table;
+    alignas(64) uint8_t copy[2][16 * OCT_AMX_PAIR]; /* of codes that don't lie row by row */
+    int64_t kc, at;                                 /* k of the next block; ends at `end` */
+    int64_t end;
+    unsigned char *panel;
+} oct_amx_packer;
+
+void oct_amx_pack_a(const oct_operand *a, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
+                    void *panel);
+void oct_amx_pack_b(const oct_operand *b, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
+                    void *panel);
+
+/* oct_amx_pack_b in calls of oct_amx_pack_block until `at` is `end`. The panel's head stays what it
+ * was until oct_amx_pack_end. */
+void oct_amx_pack_begin(oct_amx_packer *p, const oct_operand *b, int64_t row, int64_t n_rows,
+                        int64_t k, int64_t kc, void *panel);
+void oct_amx_pack_block(oct_amx_packer *p);
+void oct_amx_pack_end(oct_amx_packer *p);
+
+#endif

@@ -1,0 +1,269 @@
+/* Planning products: see gemm_plan.h. */
+#include "kernel/gemm_plan.h"
+
+#include "base/checked.h"
+#include "kernel/select.h"
+
+enum {
+    MAX_STEPS = 8, /* of K in one job: bounds the packed bytes of a long K */
+    MIN_TILES = 8, /* a job is cut finer than MC x NC to have this many, if they are large */
+    ALIGNMENT = 64
+};
+static const size_t A_BUDGET = (size_t)8 << 20, B_BUDGET = (size_t)32 << 20; /* packed bytes */
+static const double TILE_WORK = 1 << 21; /* a tile with less isn't cut further */
+
+/* The largest block that one job takes of a problem. */
+typedef struct oct_gemm_extent {
+    int64_t m, n, k;
+} oct_gemm_extent;
+
+static size_t align_up(size_t n) {
+    return (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+static size_t max_size(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+static bool is_8bit(const oct_operand *x) {
+    return x->dtype == OCT_E4M3 || x->dtype == OCT_E5M2 || x->dtype == OCT_HIF8;
+}
+
+static const oct_gemm_kernels *kernels_for(const oct_gemm_problem *p, oct_gemm_mode mode) {
+    const oct_kernels *table = oct_kernels_current();
+    if (mode == OCT_GEMM_EXACT || !table->gemm_aligned || !is_8bit(&p->a) || !is_8bit(&p->b))
+        return table->gemm;
+    bool skinny = p->M <= OCT_SKINNY_ROWS && p->b.layout == OCT_K_CONTIGUOUS;
+    return skinny ? table->gemm_skinny : table->gemm_aligned;
+}
+
+static bool is_cut(const oct_gemm_problem *p, const oct_gemm_extent *e) {
+    return e->m < p->M || e->n < p->N || e->k < p->K;
+}
+
+static size_t a_stride(const oct_gemm_kernels *kernels, int64_t n_k) {
+    int64_t kc = oct_min_i64(n_k, kernels->k_step);
+    return align_up((size_t)kc * kernels->a_bytes_per_k + kernels->a_bytes_fixed);
+}
+
+static size_t b_stride(const oct_gemm_kernels *kernels, int64_t n_k) {
+    int64_t kc = oct_min_i64(n_k, kernels->k_step);
+    return align_up((size_t)kc * kernels->b_bytes_per_k + kernels->b_bytes_fixed);
+}
+
+/* Rows whose panels fit the budget, at least one panel. */
+static int64_t rows_within(size_t budget, size_t panel_bytes, int64_t panel_rows, int64_t rows) {
+    int64_t n_panels = panel_bytes ? (int64_t)(budget / panel_bytes) : rows;
+    int64_t fit = oct_max_i64(n_panels, 1);
+    return fit >= oct_ceil_div(rows, panel_rows) ? rows : fit * panel_rows;
+}
+
+static oct_gemm_extent job_extent(const oct_gemm_problem *p, const oct_gemm_kernels *kernels) {
+    int64_t k = oct_min_i64(p->K, MAX_STEPS * kernels->k_step);
+    size_t n_steps = (size_t)oct_ceil_div(k, kernels->k_step);
+    return (oct_gemm_extent){
+        .m = rows_within(A_BUDGET, n_steps * a_stride(kernels, k), kernels->MR, p->M),
+        .n = rows_within(B_BUDGET, n_steps * b_stride(kernels, k), kernels->NR, p->N),
+        .k = k,
+    };
+}
+
+static oct_gemm_side make_side(int64_t first, int64_t n, int64_t panel_rows, size_t stride,
+                               int64_t max_tile) {
+    oct_gemm_side s = {.first = first, .n = n, .stride = stride};
+    s.n_panels = oct_ceil_div(n, panel_rows);
+    s.n_groups = oct_ceil_div(s.n_panels, OCT_GEMM_PANELS_PER_TASK);
+    int64_t n_tiles = oct_ceil_div(s.n_panels * panel_rows, max_tile);
+    s.tile = oct_ceil_div(s.n_panels, n_tiles) * panel_rows; /* even tiles */
+    s.n_tiles = oct_ceil_div(n, s.tile);
+    return s;
+}
+
+static void halve_tiles(oct_gemm_side *s, int64_t panel_rows) {
+    s->tile = oct_ceil_div(s->tile / panel_rows, 2) * panel_rows;
+    s->n_tiles = oct_ceil_div(s->n, s->tile);
+}
+
+/* Few large tiles would leave threads idle. */
+static void refine_tiles(oct_gemm_job *j) {
+    const oct_gemm_kernels *kernels = j->kernels;
+    for (;;) {
+        int64_t a_panels = j->a.tile / kernels->MR, b_panels = j->b.tile / kernels->NR;
+        double work = (double)j->a.tile * (double)j->b.tile * (double)j->n_k;
+        if (j->a.n_tiles * j->b.n_tiles >= MIN_TILES || work < TILE_WORK)
+            return;
+        bool halve_b = b_panels >= a_panels || j->a.n_tiles == 1;
+        if (halve_b && b_panels > 1)
+            halve_tiles(&j->b, kernels->NR);
+        else if (a_panels > 1)
+            halve_tiles(&j->a, kernels->MR);
+        else
+            return;
+    }
+}
+
+/* A single row of tiles reads each panel of B once, a single column each of A. Nothing is packed
+ * twice: the other blocks of a problem that is cut don't read these panels either. */
+static void choose_packing(oct_gemm_job *j) {
+    j->b.by_tile = j->a.n_tiles == 1 && j->a.n == j->problem->M;
+    j->a.by_tile = !j->b.by_tile && j->b.n_tiles == 1 && j->b.n == j->problem->N;
+    if (j->a.by_tile)
+        j->a.n_groups = 0;
+    if (j->b.by_tile)
+        j->b.n_groups = 0;
+}
+
+static oct_gemm_job make_job(const oct_gemm_problem *p, const oct_gemm_kernels *kernels,
+                             const oct_gemm_cursor *at, const oct_gemm_extent *e) {
+    oct_gemm_job j = {
+        .problem = p, .kernels = kernels, .k = at->k, .n_k = oct_min_i64(e->k, p->K - at->k)};
+    j.n_steps = oct_ceil_div(j.n_k, kernels->k_step);
+    j.a = make_side(at->m, oct_min_i64(e->m, p->M - at->m), kernels->MR, a_stride(kernels, j.n_k),
+                    kernels->MC);
+    j.b = make_side(at->n, oct_min_i64(e->n, p->N - at->n), kernels->NR, b_stride(kernels, j.n_k),
+                    kernels->NC);
+    refine_tiles(&j);
+    choose_packing(&j);
+    return j;
+}
+
+static void clear_round(oct_gemm_round *r) {
+    r->n_jobs = r->n_packs = r->n_tiles = 0;
+    r->work = 0;
+    r->a_bytes = r->b_bytes = 0;
+}
+
+static void add_job(oct_gemm_round *r, oct_gemm_job j) {
+    j.a.offset = r->a_bytes;
+    j.b.offset = r->b_bytes;
+    j.first_pack = r->n_packs;
+    j.first_tile = r->n_tiles;
+    r->a_bytes += oct_gemm_packed_bytes(&j.a, j.n_steps);
+    r->b_bytes += oct_gemm_packed_bytes(&j.b, j.n_steps);
+    r->n_packs += j.n_steps * (j.a.n_groups + j.b.n_groups);
+    r->n_tiles += j.a.n_tiles * j.b.n_tiles;
+    r->work += (double)j.a.n * (double)j.b.n * (double)(j.n_k + 1);
+    r->jobs[r->n_jobs++] = j;
+}
+
+/* To the next block of a problem that is cut: K innermost (its accumulators wait), then M, then N.
+ */
+static void advance_within(oct_gemm_cursor *at, const oct_gemm_problem *p,
+                           const oct_gemm_extent *e) {
+    at->k += e->k;
+    if (at->k < p->K)
+        return;
+    at->k = 0;
+    at->m += e->m;
+    if (at->m < p->M)
+        return;
+    at->m = 0;
+    at->n += e->n;
+    if (at->n < p->N)
+        return;
+    *at = (oct_gemm_cursor){.problem = at->problem + 1};
+}
+
+/* The last round was one block of the same problem: what it packed of A or B may serve again. */
+static void reuse_panels(oct_gemm_job *j, const oct_gemm_round *last) {
+    if (last->n_jobs != 1 || last->jobs[0].problem != j->problem || last->jobs[0].k != j->k)
+        return;
+    if (last->jobs[0].a.first == j->a.first)
+        j->a.n_groups = 0;
+    if (last->jobs[0].b.first == j->b.first)
+        j->b.n_groups = 0;
+}
+
+/* As many whole problems as fit; the one at the cursor fits for sure. */
+static void add_whole_problems(const oct_gemm_plan *plan, oct_gemm_cursor *at, oct_gemm_round *r) {
+    for (; at->problem < plan->n_problems && r->n_jobs < OCT_GEMM_MAX_JOBS; at->problem++) {
+        const oct_gemm_problem *p = &plan->problems[at->problem];
+        if (p->M <= 0 || p->N <= 0)
+            continue;
+        const oct_gemm_kernels *kernels = kernels_for(p, plan->mode);
+        oct_gemm_extent e = job_extent(p, kernels);
+        if (is_cut(p, &e))
+            return;
+        oct_gemm_job j = make_job(p, kernels, &(oct_gemm_cursor){0}, &e);
+        bool fits = r->a_bytes + oct_gemm_packed_bytes(&j.a, j.n_steps) <= A_BUDGET &&
+                    r->b_bytes + oct_gemm_packed_bytes(&j.b, j.n_steps) <= B_BUDGET;
+        if (r->n_jobs > 0 && !fits)
+            return;
+        add_job(r, j);
+    }
+}
+
+/* Plans the next round; false at the end. `r` holds the round before. */
+bool oct_gemm_next_round(const oct_gemm_plan *plan, oct_gemm_cursor *at, oct_gemm_round *r) {
+    while (at->problem < plan->n_problems &&
+           (plan->problems[at->problem].M <= 0 || plan->problems[at->problem].N <= 0))
+        at->problem++;
+    if (at->problem >= plan->n_problems)
+        return false;
+    const oct_gemm_problem *p = &plan->problems[at->problem];
+    const oct_gemm_kernels *kernels = kernels_for(p, plan->mode);
+    oct_gemm_extent e = job_extent(p, kernels);
+    if (!is_cut(p, &e)) {
+        clear_round(r);
+        add_whole_problems(plan, at, r);
+        return true;
+    }
+    oct_gemm_job j = make_job(p, kernels, at, &e);
+    reuse_panels(&j, r);
+    clear_round(r);
+    add_job(r, j);
+    advance_within(at, p, &e);
+    return true;
+}
+
+/* Bytes of one side's panels in the largest job of a problem. A side that is cut may fill its
+ * budget in a problem a little smaller. */
+static size_t side_bytes(int64_t rows, int64_t job_rows, int64_t panel_rows, size_t panel_bytes,
+                         size_t budget) {
+    size_t n = (size_t)oct_ceil_div(job_rows, panel_rows) * panel_bytes;
+    return job_rows < rows ? max_size(n, budget) : n;
+}
+
+static size_t scratch_floats(const oct_gemm_problem *p, const oct_gemm_kernels *kernels) {
+    const int64_t MR = kernels->MR, NR = kernels->NR;
+    int64_t at_once = MR * NR; /* in place, K = 0 still stores zeros through it */
+    if (kernels->multiply_block)
+        at_once = oct_max_i64(MR * kernels->NC, NR * kernels->MC);
+    if (p->K <= kernels->k_step || (oct_gemm_in_place(p) && !kernels->multiply_block))
+        return (size_t)at_once;
+    int64_t rows = oct_min_i64(oct_ceil_div(p->M, MR) * MR, kernels->MC);
+    int64_t cols = oct_min_i64(oct_ceil_div(p->N, NR) * NR, kernels->NC);
+    return (size_t)oct_max_i64(at_once, rows * cols);
+}
+
+/* Adds up what the problems could need, without regard to how they'd share rounds, whether a panel
+ * is kept, or how tiles are cut: so the layout of a problem is large enough for any that is smaller
+ * in some dimensions and else alike, as gemm.h promises. */
+oct_gemm_layout oct_gemm_measure(const oct_gemm_plan *plan) {
+    oct_gemm_layout l = {0};
+    size_t largest_a = A_BUDGET, largest_b = B_BUDGET;
+    for (int64_t i = 0; i < plan->n_problems; i++) {
+        const oct_gemm_problem *p = &plan->problems[i];
+        if (p->M <= 0 || p->N <= 0)
+            continue;
+        const oct_gemm_kernels *kernels = kernels_for(p, plan->mode);
+        oct_gemm_extent e = job_extent(p, kernels);
+        size_t n_steps = (size_t)oct_ceil_div(e.k, kernels->k_step);
+        size_t a = a_stride(kernels, e.k), b = b_stride(kernels, e.k);
+        size_t a_bytes = side_bytes(p->M, e.m, kernels->MR, n_steps * a, A_BUDGET);
+        size_t b_bytes = side_bytes(p->N, e.n, kernels->NR, n_steps * b, B_BUDGET);
+        l.a_bytes += a_bytes;
+        l.b_bytes += b_bytes;
+        largest_a = max_size(largest_a, a_bytes);
+        largest_b = max_size(largest_b, b_bytes);
+        if (e.k < p->K && !oct_gemm_in_place(p))
+            l.acc_bytes = max_size(l.acc_bytes, align_up((size_t)(e.m * e.n) * sizeof(float)));
+        l.scratch_bytes =
+            max_size(l.scratch_bytes, align_up(scratch_floats(p, kernels) * sizeof(float)));
+        l.panel_bytes = max_size(l.panel_bytes, max_size(a, b));
+    }
+    /* A round holds no more than a budget, or one job. */
+    l.a_bytes = l.a_bytes < largest_a ? l.a_bytes : largest_a;
+    l.b_bytes = l.b_bytes < largest_b ? l.b_bytes : largest_b;
+    return l;
+}

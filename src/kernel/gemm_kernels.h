@@ -12,6 +12,9 @@
  *           for each step of K, each A panel of the tile, each B panel of the tile:
  *               multiply(A panel, B panel) -> accumulators; after the last step: store -> C
  *
+ * A panel that one tile alone reads isn't packed before but by that tile. A set that can multiply
+ * blocks of panels does the inner loops itself.
+ *
  * Invariants that make `exact` the same bits everywhere: an element's sum depends on its own rows
  * of A and B only; `multiply` starts every step from 0 and adds the finished step to the
  * accumulator once. Two kinds of panels exist: fp32 (`exact`, all sets) and whatever the `aligned`

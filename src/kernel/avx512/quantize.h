@@ -1,0 +1,22 @@
+/* What the files of the AVX-512 quantizers share. */
+#ifndef OCT_KERNEL_AVX512_QUANTIZE_H
+#define OCT_KERNEL_AVX512_QUANTIZE_H
+
+#include "kernel/avx512/lanes.h"
+#include "kernel/quantize.h"
+
+static inline const void *oct_element(const oct_matrix_view *x, oct_dtype dtype, int64_t row,
+                                      int64_t col) {
+    return (const char *)x->data + (row * x->ld + col) * (dtype == OCT_F32 ? 4 : 2);
+}
+
+/* Members of oct_quantize_kernels_avx512: see oct_quantize_kernels. */
+float oct_amax_avx512(const oct_matrix_view *x);
+void oct_scaled_avx512(const oct_matrix_view *x, oct_dtype format, float scale, uint8_t *codes,
+                       int64_t ld_codes);
+void oct_decode_scaled_avx512(const uint8_t *codes, int64_t rows, int64_t cols, int64_t ld_codes,
+                              oct_dtype format, float scale, float *y, int64_t ld_y);
+void oct_f32_to_bf16_avx512(const float *x, int64_t n, uint16_t *y);
+void oct_bf16_to_f32_avx512(const uint16_t *x, int64_t n, float *y);
+
+#endif

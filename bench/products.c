@@ -212,10 +212,10 @@ oct_status bench_products(const bench_options *options, json_t *rows, oct_error 
 }
 
 oct_status bench_skinny(const bench_options *options, json_t *rows, oct_error *err) {
-    static const int64_t widths[] = {1, 4, 8, 16, 64};
+    static const int64_t widths[] = {1, 2, 3, 4, 5, 6, 7, 8, 16, 64};
     oct_status status = OCT_OK;
     (void)options;
-    for (int i = 0; i < 5 && status == OCT_OK; i++)
+    for (int i = 0; i < 10 && status == OCT_OK; i++)
         status =
             measure_product(widths[i], 4096, 4096, FORWARD, BENCH_GAUSSIAN, "skinny", rows, err);
     return status;

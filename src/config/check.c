@@ -10,8 +10,8 @@
 
 oct_status oct_loader_fail_text(oct_loader *l, const char *key, const char *what,
                                 const char *expected, const char *got) {
-    return oct_fail(l->builder.err, OCT_INVALID, "%s: %s: %s; expected %s; got %.100s",
-                    oct_job_where(l->job, key), key, what, expected, got);
+    return oct_fail(l->builder.err, OCT_INVALID, "%s: %s; expected %s; got %.100s",
+                    oct_job_at(l->job, key), what, expected, got);
 }
 
 static bool is_npu_kernel(const char *name) {
@@ -37,10 +37,10 @@ static oct_status check_converter(oct_loader *l, const char *name) {
                                     name);
     const char *near = oct_nearest_name(name, known, n_known);
     return oct_fail(l->builder.err, OCT_INVALID,
-                    "%s: model.converters: an unknown converter; expected npu_gmm, "
+                    "%s: an unknown converter; expected npu_gmm, "
                     "quantize.linear.mx, quantize.grouped_mm.mx or a fused npu_ kernel; got "
                     "%.100s%s%s",
-                    oct_job_where(l->job, "model.converters"), name,
+                    oct_job_at(l->job, "model.converters"), name,
                     near ? "; the nearest known one is " : "", near ? near : "");
 }
 
@@ -106,6 +106,14 @@ static oct_status check_names(oct_loader *l) {
     return status;
 }
 
+/* The words of [checkpoint] that matter only where something is saved. */
+static oct_status check_last_save(oct_loader *l) {
+    if (!l->job->checkpoint.enable || !l->job->checkpoint.last_save_in_hf)
+        return OCT_OK;
+    return oct_loader_fail_text(l, "checkpoint.last_save_in_hf",
+                                "a run saves checkpoints of its own form", "false", "true");
+}
+
 oct_status oct_loader_check(oct_loader *l) {
     oct_status status = check_device(l);
     if (!status)
@@ -116,5 +124,7 @@ oct_status oct_loader_check(oct_loader *l) {
         status = check_selective_option(l);
     if (!status)
         status = check_keep(l);
+    if (!status)
+        status = check_last_save(l);
     return status;
 }

@@ -46,13 +46,18 @@ void oct_loader_unknown(oct_loader *l, const char *place, const char *name, cons
         near = oct_schema_nearest(own_schema(l), name);
     else if (oct_schema_nearest_section(own_schema(l), name, section, sizeof section))
         near = section;
+    const char *dashes = oct_loader_dashes(place);
     if (near)
-        oct_fail(&l->unknown, OCT_INVALID, "%s: %s: unknown %s; the nearest known one is %s", place,
-                 name, what, near);
+        oct_fail(&l->unknown, OCT_INVALID, "%s: %s%s: unknown %s; the nearest known one is %s%s",
+                 place, dashes, name, what, dashes, near);
     else
         oct_fail(&l->unknown, OCT_INVALID,
-                 "%s: %s: unknown %s; `octet train --help` lists the known ones", place, name,
-                 what);
+                 "%s: %s%s: unknown %s; `octet train --help` lists the known ones", place, dashes,
+                 name, what);
+}
+
+const char *oct_loader_dashes(const char *place) {
+    return strcmp(place, OCT_COMMAND_LINE) == 0 ? "--" : "";
 }
 
 static const char *format_place(oct_loader *l, int line) {
@@ -300,6 +305,26 @@ const char *oct_job_where(const oct_job *job, const char *key) {
     oct_loader l = {.builder = {job->path, job->state->arena, &ignored}};
     const char *place = format_place(&l, entry->line);
     return place ? place : job->path;
+}
+
+const char *oct_job_at(const oct_job *job, const char *key) {
+    const char *place = oct_job_where(job, key), *dashes = oct_loader_dashes(place);
+    int length = snprintf(NULL, 0, "%s: %s%s", place, dashes, key);
+    char *text = job->state ? oct_arena_alloc(job->state->arena, (size_t)length + 1) : NULL;
+    if (!text)
+        return place;
+    snprintf(text, (size_t)length + 1, "%s: %s%s", place, dashes, key);
+    return text;
+}
+
+const char *oct_job_blame(const oct_job *job, const char *const *keys, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(oct_job_where(job, keys[i]), OCT_COMMAND_LINE) == 0)
+            return keys[i];
+    for (size_t i = 0; i < n; i++)
+        if (oct_job_is_set(job, keys[i]))
+            return keys[i];
+    return keys[0];
 }
 
 bool oct_job_is_set(const oct_job *job, const char *key) {

@@ -32,7 +32,7 @@ typedef enum oct_job_decay {
     OCT_JOB_DECAY_COSINE,
     OCT_JOB_DECAY_CONSTANT /* YAML only: no decay after the warm-up */
 } oct_job_decay;
-typedef enum oct_job_dtype { OCT_JOB_FLOAT32, OCT_JOB_BFLOAT16, OCT_JOB_FLOAT16 } oct_job_dtype;
+typedef enum oct_job_dtype { OCT_JOB_FLOAT32, OCT_JOB_BFLOAT16 } oct_job_dtype;
 typedef enum oct_job_recompute {
     OCT_JOB_RECOMPUTE_NONE,
     OCT_JOB_RECOMPUTE_SELECTIVE,
@@ -125,7 +125,7 @@ typedef struct oct_job {
         bool initial_load_model_only;
         bool initial_load_in_hf;
         bool last_save_model_only;
-        bool last_save_in_hf;
+        bool last_save_in_hf; /* only where nothing is saved */
         oct_job_dtype export_dtype;
         int64_t keep_latest_k; /* 0 = all, or >= 2 */
         int64_t load_step;     /* >= 0; -1 = the newest valid one */
@@ -183,6 +183,12 @@ void oct_job_free(oct_job *job);
 /* Where `key` ("training.seq_len"; the spelling of either file form) got its value: "FILE:LINE",
  * "command line" or "default". The text belongs to the job. */
 const char *oct_job_where(const oct_job *job, const char *key);
+/* The same with the key, as messages begin: "FILE:LINE: training.seq_len", "command line:
+ * --training.seq_len", "default: training.seq_len". The text belongs to the job. */
+const char *oct_job_at(const oct_job *job, const char *key);
+/* Of n keys that are wrong together, the one to name: the first that the command line set, else the
+ * first that the file set, else the first. */
+const char *oct_job_blame(const oct_job *job, const char *const *keys, size_t n);
 /* True if the user wrote it, in the file or on the command line. */
 bool oct_job_is_set(const oct_job *job, const char *key);
 

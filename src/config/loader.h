@@ -47,6 +47,8 @@ const char *oct_override_config_file(const char *const *overrides, int n);
 /* Checks a value against its row, and stores it if the row has a member. */
 oct_status oct_loader_store(oct_loader *l, const oct_key *key, const oct_value *value,
                             const char *place);
+/* What stands before a key that was set at `place`: the dashes of an option, or nothing. */
+const char *oct_loader_dashes(const char *place);
 /* "KEY at PLACE is wrong" in the form of every configuration error. */
 oct_status oct_loader_fail(oct_loader *l, const char *place, const char *name, const char *what,
                            const char *expected, const oct_value *got);

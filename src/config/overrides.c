@@ -1,7 +1,8 @@
 /* The command line's part of a job: `--section.key=value`, `--section.key value`, `--section.flag`
  * and `--section.no-flag`.
  * Invariant: a text becomes a value by its row's type, never by its looks (a description of "12" is
- * a text); only entries of free tables, which have no row, go by their looks. */
+ * a text); only entries of free tables, which have no row, and rows that take any value go by their
+ * looks, the latter by YAML's rules. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -72,6 +73,20 @@ static const oct_value *parse_list(oct_loader *l, const char *text) {
     return list;
 }
 
+/* As a YAML file would give it: `auto`, `2`, `[a, b]`, `{apply_modules: [a]}`. */
+static const oct_value *parse_yaml(oct_loader *l, const oct_key *key, const char *text) {
+    const oct_value *value = NULL;
+    oct_error cause = {0};
+    oct_status status = oct_yaml_parse_value(text, l->builder.arena, &value, &cause);
+    if (status == OCT_NO_MEMORY)
+        oct_fail_memory(l->builder.err);
+    else if (status)
+        oct_fail(l->builder.err, status,
+                 "%s: --%s: expected a value as a YAML file has it; got \"%.100s\"",
+                 OCT_COMMAND_LINE, key->name, text);
+    return value;
+}
+
 const oct_value *oct_loader_parse_text(oct_loader *l, const oct_key *key, const char *text) {
     bool optional = strcmp(key->fallback, "none") == 0;
     if (optional && strcasecmp(text, "none") == 0)
@@ -83,6 +98,9 @@ const oct_value *oct_loader_parse_text(oct_loader *l, const oct_key *key, const 
         return parse_number(l, key->type, text);
     case OCT_KEY_LIST:
         return parse_list(l, text);
+    case OCT_KEY_TABLE:
+    case OCT_KEY_ANY:
+        return parse_yaml(l, key, text);
     default:
         return oct_value_new_string(&l->builder, text, strlen(text), 0, 0);
     }
@@ -114,7 +132,7 @@ static oct_status replace_entry(oct_loader *l, oct_setting *setting, const char 
     oct_value *entry = oct_value_copy(&l->builder, value);
     if (!entry)
         return l->builder.err->status;
-    *setting = (oct_setting){table, setting->value ? setting->place : OCT_COMMAND_LINE};
+    *setting = (oct_setting){table, OCT_COMMAND_LINE};
     return oct_value_append(&l->builder, table, name, strlen(name), entry);
 }
 
@@ -147,7 +165,7 @@ static oct_status set_row(oct_loader *l, const oct_key *key, oct_setting *settin
 static oct_status fail_no_value(oct_loader *l, const oct_key *key) {
     char expected[300];
     oct_schema_expected(key, expected, sizeof expected);
-    return oct_fail(l->builder.err, OCT_INVALID, "%s: %s: the value is missing; expected %s",
+    return oct_fail(l->builder.err, OCT_INVALID, "%s: --%s: the value is missing; expected %s",
                     OCT_COMMAND_LINE, key->name, expected);
 }
 
@@ -172,7 +190,7 @@ static oct_status set_entry(oct_loader *l, oct_setting *setting, const char *nam
                             const char *next) {
     if (!a->value) {
         if (!next || strncmp(next, "--", 2) == 0)
-            return oct_fail(l->builder.err, OCT_INVALID, "%s: %s: the value is missing",
+            return oct_fail(l->builder.err, OCT_INVALID, "%s: --%s: the value is missing",
                             OCT_COMMAND_LINE, a->name);
         a->value = next;
         a->used++;
@@ -195,7 +213,7 @@ static oct_status apply_one(oct_loader *l, argument *a, const char *next) {
         key->type == OCT_KEY_BOOL) {
         if (a->value)
             return oct_fail(l->builder.err, OCT_INVALID,
-                            "%s: %s: a no-flag takes no value; got \"%.100s\"", OCT_COMMAND_LINE,
+                            "%s: --%s: a no-flag takes no value; got \"%.100s\"", OCT_COMMAND_LINE,
                             a->name, a->value);
         return set_row(l, key, setting, "false");
     }

@@ -95,7 +95,7 @@ static const oct_key keys[] = {
     INERT(INT, LOADER "seed", "42", "training.seed seeds the order of data too"),
     INERT(TABLE, LOADER "collate_param", "none", text_only),
 
-    MEANS(ANY, "features.recompute", "activation_checkpoint.mode", ANY, NULL, "false",
+    MEANS(BOOL, "features.recompute", "activation_checkpoint.mode", ANY, NULL, "false",
           "run layers again in the backward pass to save memory"),
     MEANS(ANY, "features.recompute_plan", NULL, ANY, NULL, "none",
           "which modules; a list, or a table with apply_modules"),
@@ -150,7 +150,7 @@ static const oct_key keys[] = {
                 "context parallelism isn't supported"),
     UNSUPPORTED(INT, "parallel.ulysses_parallel_size", NULL, "1",
                 "context parallelism isn't supported"),
-    MEANS(ANY, "parallel.recompute", "activation_checkpoint.mode", ANY, NULL, "false",
+    MEANS(BOOL, "parallel.recompute", "activation_checkpoint.mode", ANY, NULL, "false",
           "as features.recompute"),
     MEANS(ANY, "parallel.recompute_plan", NULL, ANY, NULL, "none", "as features.recompute_plan"),
 
@@ -342,9 +342,6 @@ static oct_status finish_shards(oct_loader *l) {
 /* `recompute: true`, and `recompute_plan` as a list of patterns or a table that holds one. */
 static oct_status finish_recompute_in(oct_loader *l, const char *flag_name, const char *plan_name) {
     const oct_setting *flag = setting_of(l, flag_name), *plan = setting_of(l, plan_name);
-    if (flag->value && flag->value->kind != OCT_VALUE_BOOL)
-        return oct_loader_fail(l, flag->place, flag_name, "the type is wrong", "true or false",
-                               flag->value);
     if (flag->value && flag->value->boolean)
         l->job->activation_checkpoint.mode = OCT_JOB_RECOMPUTE_FULL;
     const oct_value *modules = plan->value;
@@ -368,11 +365,14 @@ static oct_status finish_recompute(oct_loader *l) {
 
 static oct_status check_plan(oct_loader *l) {
     static const char section[] = PLAN;
+    const oct_setting *recipe = setting_of(l, PLAN "recipe_name");
     bool planned = false;
     for (size_t i = 0; i < oct_schema_mindspeed.n; i++)
         planned |=
             l->state->mindspeed[i].value && strncmp(keys[i].name, section, sizeof section - 1) == 0;
-    if (planned && !l->job->quantization_plan.recipe_name)
+    /* `--training...recipe_name=none` runs the plan's job without it. */
+    bool declined = recipe->value && strcmp(recipe->place, OCT_COMMAND_LINE) == 0;
+    if (planned && !declined && !l->job->quantization_plan.recipe_name)
         return oct_fail(l->builder.err, OCT_INVALID,
                         "%s: " PLAN "recipe_name: the key is missing; expected a recipe such as "
                         "mxfp8",

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "config/loader.h"
 
@@ -31,8 +32,8 @@ oct_status oct_loader_fail(oct_loader *l, const char *place, const char *name, c
                            const char *expected, const oct_value *got) {
     char text[128];
     describe(got, text, sizeof text);
-    return oct_fail(l->builder.err, OCT_INVALID, "%s: %s: %s; expected %s; got %s", place, name,
-                    what, expected, text);
+    return oct_fail(l->builder.err, OCT_INVALID, "%s: %s%s: %s; expected %s; got %s", place,
+                    oct_loader_dashes(place), name, what, expected, text);
 }
 
 static oct_status fail_row(oct_loader *l, const oct_key *key, const char *place, const char *what,
@@ -107,13 +108,38 @@ static int find_choice(const char *choices, const char *text) {
     return -1;
 }
 
+/* Words that mean something to the other trainers: not misspelt, but not supported. */
+static const char *unsupported_word(const char *name, const char *word) {
+    static const struct {
+        const char *name, *word, *what;
+    } words[] = {
+        {"optimizer.name", "Muon", "Muon isn't supported"},
+        {"training.optimizer", "muon", "Muon isn't supported"},
+        {"activation_checkpoint.mode", "memory_budget",
+         "a memory budget isn't supported: there is no compiler to keep it"},
+        {"checkpoint.export_dtype", "float16", "an export in float16 isn't supported"},
+        {"training.mixed_precision_param", "float16", "activations in float16 aren't supported"},
+        {"parallel.fsdp_plan.param_dtype", "fp16", "activations in float16 aren't supported"},
+    };
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strcmp(name, words[i].name) == 0 && strcasecmp(word, words[i].word) == 0)
+            return words[i].what;
+    return NULL;
+}
+
+static oct_status fail_word(oct_loader *l, const oct_key *key, const oct_value *value,
+                            const char *place) {
+    const char *what = key->kind == OCT_KEY_UNSUPPORTED
+                           ? key->meaning
+                           : unsupported_word(key->name, value->string);
+    return fail_row(l, key, place, what ? what : "the word is unknown", value);
+}
+
 static oct_status store_choice(oct_loader *l, const oct_key *key, const oct_value *value,
                                const char *place) {
     int index = find_choice(key->choices, value->string);
     if (index < 0)
-        return fail_row(l, key, place,
-                        key->kind == OCT_KEY_UNSUPPORTED ? key->meaning : "the word is unknown",
-                        value);
+        return fail_word(l, key, value, place);
     void *member = member_of(l, key);
     if (member && key->type == OCT_KEY_CHOICE)
         *(unsigned *)member = (unsigned)index;

@@ -75,6 +75,9 @@ oct_status oct_yaml_read(const char *path, oct_arena *arena, const oct_value **r
                          oct_error *err);
 oct_status oct_yaml_parse(const char *path, const char *text, size_t n_bytes, oct_arena *arena,
                           const oct_value **root, oct_error *err);
+/* One value, which may be no table, of a text that lies in no file: its nodes have no place. */
+oct_status oct_yaml_parse_value(const char *text, oct_arena *arena, const oct_value **value,
+                                oct_error *err);
 
 /* For the readers: a tree under construction. */
 typedef struct oct_value_builder {

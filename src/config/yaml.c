@@ -412,26 +412,55 @@ static oct_status check_text(const char *path, const char *text, size_t n_bytes,
     return OCT_OK;
 }
 
-oct_status oct_yaml_parse(const char *path, const char *text, size_t n_bytes, oct_arena *arena,
-                          const oct_value **root, oct_error *err) {
-    oct_error local = {0};
-    *root = NULL;
+/* Any value; an empty text is an empty value of the kind `empty`. */
+static oct_status parse(const char *path, const char *text, size_t n_bytes, oct_arena *arena,
+                        oct_value_kind empty, oct_value **root, oct_error *err) {
     reader *r = oct_calloc_array(1, sizeof *r);
     if (!r)
         return oct_fail_memory(err);
-    r->builder = (oct_value_builder){path, arena, err ? err : &local};
-    oct_status status = check_text(path, text, n_bytes, r->builder.err);
+    r->builder = (oct_value_builder){path, arena, err};
+    oct_status status = check_text(path, text, n_bytes, err);
     if (!status)
         status = run_parser(r, text, n_bytes);
     if (!status && (!r->root || r->root->kind == OCT_VALUE_NULL)) {
-        r->root = oct_value_new(&r->builder, OCT_VALUE_TABLE, 1, 1);
+        r->root = oct_value_new(&r->builder, empty, 1, 1);
         status = r->root ? OCT_OK : OCT_NO_MEMORY;
     }
-    if (!status && r->root->kind != OCT_VALUE_TABLE)
-        status = oct_fail(r->builder.err, OCT_INVALID, "%s:%d: expected a table of keys; got %s",
-                          path, r->root->line, oct_value_kind_name(r->root->kind));
-    if (!status)
-        *root = r->root;
+    *root = status ? NULL : r->root;
     oct_free(r);
+    return status;
+}
+
+oct_status oct_yaml_parse(const char *path, const char *text, size_t n_bytes, oct_arena *arena,
+                          const oct_value **root, oct_error *err) {
+    oct_error local = {0};
+    oct_value *value;
+    *root = NULL;
+    err = err ? err : &local;
+    oct_status status = parse(path, text, n_bytes, arena, OCT_VALUE_TABLE, &value, err);
+    if (!status && value->kind != OCT_VALUE_TABLE)
+        status = oct_fail(err, OCT_INVALID, "%s:%d: expected a table of keys; got %s", path,
+                          value->line, oct_value_kind_name(value->kind));
+    if (!status)
+        *root = value;
+    return status;
+}
+
+static void forget_places(oct_value *value) {
+    value->line = value->column = 0;
+    if (value->kind == OCT_VALUE_LIST || value->kind == OCT_VALUE_TABLE)
+        for (const oct_value *item = value->items.first; item; item = item->next)
+            forget_places((oct_value *)item);
+}
+
+oct_status oct_yaml_parse_value(const char *text, oct_arena *arena, const oct_value **value,
+                                oct_error *err) {
+    oct_error local = {0};
+    oct_value *root;
+    oct_status status =
+        parse("", text, strlen(text), arena, OCT_VALUE_NULL, &root, err ? err : &local);
+    *value = root;
+    if (!status)
+        forget_places(root);
     return status;
 }

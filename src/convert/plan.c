@@ -117,9 +117,9 @@ static oct_status warn_of_cut_number(oct_plan *plan, const oct_pattern_list *lis
         const char *hit = strstr(plan->rows[i].name, pattern);
         if (hit && isdigit((unsigned char)hit[n]))
             return warn(plan,
-                        "%s: %s: \"%s\" ends inside a number: it also matches \"%s\"; write "
+                        "%s: \"%s\" ends inside a number: it also matches \"%s\"; write "
                         "\"%s.\" to mean one module",
-                        list->where, list->key, pattern, plan->rows[i].name, pattern);
+                        list->where, pattern, plan->rows[i].name, pattern);
     }
     return OCT_OK;
 }
@@ -201,8 +201,8 @@ static oct_status check_list(oct_plan *plan, const oct_converter_spec *specs, in
         } else if (list->written) {
             char names[512];
             closest_names(plan, specs, n_specs, list, list->patterns[p], names, sizeof names);
-            status = warn(plan, "%s: %s: \"%s\" matches no module; closest: %s", list->where,
-                          list->key, list->patterns[p], names);
+            status = warn(plan, "%s: \"%s\" matches no module; closest: %s", list->where,
+                          list->patterns[p], names);
         }
         if (status)
             return status;
@@ -216,7 +216,7 @@ static oct_status check_globs(const oct_pattern_list *list, oct_error *err) {
     for (int64_t i = 0; i < list->n && list->kind == OCT_PATTERN_GLOB; i++) {
         oct_error inner = {0};
         if (oct_glob_check(list->patterns[i], &inner))
-            return oct_fail(err, OCT_INVALID, "%s: %s: %s", list->where, list->key, inner.message);
+            return oct_fail(err, OCT_INVALID, "%s: %s", list->where, inner.message);
     }
     return OCT_OK;
 }
@@ -289,7 +289,7 @@ static oct_status check_order(const oct_converter_spec *specs, int64_t at, oct_e
         if (specs[i].kind == OCT_CONVERT_GROUPED_MM)
             return OCT_OK;
     return oct_fail(err, OCT_INVALID,
-                    "%s: model.converters: \"%s\" needs \"npu_gmm\" before it; write converters = "
+                    "%s: \"%s\" needs \"npu_gmm\" before it; write converters = "
                     "[\"npu_gmm\", "
                     "..., \"%s\"]",
                     specs[at].where, specs[at].name, specs[at].name);

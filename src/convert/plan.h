@@ -31,14 +31,14 @@ typedef struct oct_pattern_list {
     const char *const *patterns;
     int64_t n;
     bool written;      /* by the user: a default that matches nothing is silent */
-    const char *key;   /* "quantize.linear.mx.filter_fqns", for messages */
-    const char *where; /* "job.toml:12" or "--quantize...", for messages */
+    const char *key;   /* "quantize.linear.mx.filter_fqns", for reasons */
+    const char *where; /* place and key: "job.toml:12: quantize...", for messages */
 } oct_pattern_list;
 
 typedef struct oct_converter_spec {
     oct_converter_kind kind;
-    const char *name; /* as the user wrote it, for messages */
-    const char *where;
+    const char *name;         /* as the user wrote it, for messages */
+    const char *where;        /* place and key, for messages */
     const oct_recipe *recipe; /* NULL for OCT_CONVERT_GROUPED_MM; must outlive the model */
     oct_pattern_list include; /* n == 0 and not written: every module */
     oct_pattern_list exclude; /* wins over include */

@@ -23,7 +23,7 @@ struct oct_conversion {
 
 static oct_status fail_at(const oct_job *job, const char *key, const oct_error *cause,
                           oct_error *err) {
-    return oct_fail(err, cause->status, "%s: %s: %s", oct_job_where(job, key), key, cause->message);
+    return oct_fail(err, cause->status, "%s: %s", oct_job_at(job, key), cause->message);
 }
 
 static oct_pattern_list pattern_list(const oct_job *job, oct_pattern_kind kind,
@@ -33,14 +33,14 @@ static oct_pattern_list pattern_list(const oct_job *job, oct_pattern_kind kind,
                               .n = (int64_t)list->n,
                               .written = oct_job_is_set(job, key),
                               .key = key,
-                              .where = oct_job_where(job, key)};
+                              .where = oct_job_at(job, key)};
 }
 
 static oct_status add_spec(oct_conversion *c, const oct_job *job, const oct_converter_spec *spec,
                            oct_error *err) {
     if (c->n_specs == MAX_SPECS)
-        return oct_fail(err, OCT_INVALID, "%s: model.converters: expected at most %d",
-                        oct_job_where(job, "model.converters"), MAX_SPECS);
+        return oct_fail(err, OCT_INVALID, "%s: expected at most %d",
+                        oct_job_at(job, "model.converters"), MAX_SPECS);
     c->specs[c->n_specs++] = *spec;
     return OCT_OK;
 }
@@ -60,7 +60,7 @@ static oct_status read_recipe(const oct_job *job, const oct_job_mx *mx, const ch
 
 static oct_status add_titan(oct_conversion *c, const oct_job *job, const char *name,
                             oct_error *err) {
-    oct_converter_spec spec = {.name = name, .where = oct_job_where(job, "model.converters")};
+    oct_converter_spec spec = {.name = name, .where = oct_job_at(job, "model.converters")};
     oct_status status = OCT_OK;
     if (strcmp(name, "npu_gmm") == 0 || strcmp(name, "grouped_mm") == 0) {
         spec.kind = OCT_CONVERT_GROUPED_MM;
@@ -92,7 +92,7 @@ static oct_status add_mindspeed(oct_conversion *c, const oct_job *job, const cha
     oct_converter_spec spec = {
         .kind = experts ? OCT_CONVERT_GROUPED_MM : OCT_CONVERT_LINEAR,
         .name = name,
-        .where = oct_job_where(job, PLAN "recipe_name"),
+        .where = oct_job_at(job, PLAN "recipe_name"),
         .recipe = experts ? NULL : &c->recipes[0],
         .include = pattern_list(job, OCT_PATTERN_GLOB, &job->quantization_plan.apply_modules,
                                 PLAN "apply_modules"),

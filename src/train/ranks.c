@@ -15,21 +15,21 @@ static oct_status check_expert_degree(const oct_job *job, int n_shards, oct_erro
     if (degree <= n_shards && n_shards % degree == 0)
         return OCT_OK;
     return oct_fail(err, OCT_INVALID,
-                    "%s: %s: expected a divisor of the number of processes that share one copy of "
+                    "%s: expected a divisor of the number of processes that share one copy of "
                     "the model, %d; got %lld",
-                    oct_job_where(job, key), key, n_shards, (long long)degree);
+                    oct_job_at(job, key), n_shards, (long long)degree);
 }
 
 oct_status oct_ranks_check_experts(const oct_job *job, const oct_model_args *args, oct_error *err) {
     static const char key[] = "parallelism.expert_parallel_degree";
     int64_t degree = job->parallelism.expert_parallel_degree;
     if (degree > 1 && args->num_experts == 0)
-        return oct_fail(err, OCT_INVALID, "%s: %s: the model has no experts; expected 1; got %lld",
-                        oct_job_where(job, key), key, (long long)degree);
+        return oct_fail(err, OCT_INVALID, "%s: the model has no experts; expected 1; got %lld",
+                        oct_job_at(job, key), (long long)degree);
     if (degree > 1 && args->num_experts % degree != 0)
-        return oct_fail(
-            err, OCT_INVALID, "%s: %s: expected a divisor of the number of experts, %lld; got %lld",
-            oct_job_where(job, key), key, (long long)args->num_experts, (long long)degree);
+        return oct_fail(err, OCT_INVALID,
+                        "%s: expected a divisor of the number of experts, %lld; got %lld",
+                        oct_job_at(job, key), (long long)args->num_experts, (long long)degree);
     return OCT_OK;
 }
 
@@ -44,8 +44,8 @@ oct_status oct_ranks_degrees(const oct_job *job, int n_ranks, oct_sharding *shar
         needed = INT64_MAX;
     if (shard > 0 ? needed != n_ranks : n_ranks % replicate != 0)
         return oct_fail(err, OCT_INVALID,
-                        "%s: %s: the job is for %lld processes; expected as many as run; got %d",
-                        oct_job_where(job, key), key, (long long)needed, n_ranks);
+                        "%s: the job is for %lld processes; expected as many as run; got %d",
+                        oct_job_at(job, key), (long long)needed, n_ranks);
     *n_replicas = (int)replicate;
     oct_status status = check_expert_degree(job, n_ranks / (int)replicate, err);
     if (status)
@@ -81,10 +81,9 @@ oct_status oct_ranks_fsdp_config(const oct_job *job, oct_fsdp_config *config, bo
     if (!yaml && both && strcmp(mode, experts->fsdp_low_precision_all_gather_mode) != 0) {
         static const char key[] = "quantize.grouped_mm.mx.fsdp_low_precision_all_gather_mode";
         return oct_fail(err, OCT_INVALID,
-                        "%s: %s: a layer is gathered as one; expected '%s' as in "
+                        "%s: a layer is gathered as one; expected '%s' as in "
                         "quantize.linear.mx; got '%s'",
-                        oct_job_where(job, key), key, mode,
-                        experts->fsdp_low_precision_all_gather_mode);
+                        oct_job_at(job, key), mode, experts->fsdp_low_precision_all_gather_mode);
     }
     config->mode = mode_of(mode);
     *turned = config->mode == OCT_GATHER_ON_DEMAND &&
@@ -96,19 +95,21 @@ oct_status oct_ranks_fsdp_config(const oct_job *job, oct_fsdp_config *config, bo
 }
 
 oct_status oct_ranks_micro_batches(const oct_job *job, int n_ranks, int64_t *n, oct_error *err) {
+    static const char *const keys[] = {"training.global_batch_size", "training.local_batch_size"};
     int64_t global = job->training.global_batch_size, per_round;
     if (!oct_mul_i64(job->training.local_batch_size, n_ranks, &per_round))
-        return oct_fail(err, OCT_INVALID, "%s: training.local_batch_size: too large",
-                        oct_job_where(job, "training.local_batch_size"));
+        return oct_fail(err, OCT_INVALID, "%s: too large",
+                        oct_job_at(job, "training.local_batch_size"));
     *n = job->training.gradient_accumulation_steps;
     if (*n == 0)
         *n = global < 0 ? 1 : global / per_round;
     if (global > 0 && global % per_round != 0)
-        return oct_fail(err, OCT_INVALID,
-                        "%s: training.global_batch_size: expected a multiple of local_batch_size x "
-                        "ranks = %lld; got %lld",
-                        oct_job_where(job, "training.global_batch_size"), (long long)per_round,
-                        (long long)global);
+        return oct_fail(
+            err, OCT_INVALID,
+            "%s: expected a global batch that is a multiple of local_batch_size x ranks = "
+            "%lld; got %lld",
+            oct_job_at(job, oct_job_blame(job, keys, sizeof keys / sizeof *keys)),
+            (long long)per_round, (long long)global);
     return OCT_OK;
 }
 
@@ -135,9 +136,8 @@ oct_status oct_ranks_plan_wire(const oct_job *job, oct_model *model, const oct_p
         return status;
     if (!oct_mul_i64(job->training.local_batch_size, job->training.seq_len, &n_tokens) ||
         n_tokens > INT32_MAX)
-        return oct_fail(err, OCT_INVALID,
-                        "%s: training.seq_len: a batch of as many tokens is too large",
-                        oct_job_where(job, "training.seq_len"));
+        return oct_fail(err, OCT_INVALID, "%s: a batch of as many tokens is too large",
+                        oct_job_at(job, "training.seq_len"));
     if (oct_fsdp_plan_traffic(model, plan, &config, &sharding, n_replicas, n_tokens, &t))
         return oct_fail_memory(err);
     wire->expert_degree = sharding.expert_degree;

@@ -1,6 +1,7 @@
 /* From a job to its parts: see setup.h. */
 #include "train/setup.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,13 +15,29 @@
 #include "model/hf_names.h"
 #include "op/elementwise.h"
 
-/* Puts the place and the key before the message of `cause`. */
+/* Puts the place and the key before the message of `cause`, which may begin with the last part of
+ * the key, or all of it. */
 static oct_status fail_at(const oct_job *job, const char *key, const oct_error *cause,
                           oct_error *err) {
-    return oct_fail(err, cause->status, "%s: %s: %s", oct_job_where(job, key), key, cause->message);
+    const char *message = cause->message, *dot = strrchr(key, '.');
+    const char *const names[] = {key, dot ? dot + 1 : key};
+    for (size_t i = 0; i < 2; i++) {
+        size_t n = strlen(names[i]);
+        if (strncmp(message, names[i], n) == 0 && strncmp(message + n, ": ", 2) == 0)
+            message += n + 2;
+    }
+    return oct_fail(err, cause->status, "%s: %s", oct_job_at(job, key), message);
 }
 
 /* ---- model ---- */
+
+/* The same for an entry of model.args. */
+static oct_status fail_arg(const oct_job *job, const char *name, const oct_error *cause,
+                           oct_error *err) {
+    char key[256];
+    snprintf(key, sizeof key, "model.args.%s", name);
+    return fail_at(job, key, cause, err);
+}
 
 static oct_status set_arg(const oct_job *job, const oct_value *item, oct_model_args *args,
                           oct_error *err) {
@@ -40,17 +57,36 @@ static oct_status set_arg(const oct_job *job, const oct_value *item, oct_model_a
         arg = (oct_arg){.type = OCT_ARG_TEXT, .text = item->string};
         break;
     default:
-        return oct_fail(err, OCT_INVALID,
-                        "%s:%d: model.args.%s: expected a number, a text or a boolean; "
-                        "got %s",
-                        job->path, item->line, item->key, oct_value_kind_name(item->kind));
+        oct_fail(&cause, OCT_INVALID, "expected a number, a text or a boolean; got %s",
+                 oct_value_kind_name(item->kind));
+        return fail_arg(job, item->key, &cause, err);
     }
     if (oct_model_args_set(args, item->key, arg, &cause) == OCT_OK)
         return OCT_OK;
-    if (item->line < 1)
-        return oct_fail(err, cause.status, "command line: model.args.%s", cause.message);
-    return oct_fail(err, cause.status, "%s:%d: model.args.%s", job->path, item->line,
-                    cause.message);
+    return fail_arg(job, item->key, &cause, err);
+}
+
+/* Whether a message about dimensions speaks of `name`. */
+static bool mentions(const char *message, const char *name) {
+    size_t n = strlen(name);
+    for (const char *hit = strstr(message, name); hit; hit = strstr(hit + 1, name)) {
+        bool starts = hit == message || !(isalnum((unsigned char)hit[-1]) || hit[-1] == '_');
+        if (starts && !isalnum((unsigned char)hit[n]) && hit[n] != '_')
+            return true;
+    }
+    return false;
+}
+
+/* Dimensions that don't fit each other: an entry of [model.args] that the message speaks of is to
+ * blame, one of the command line before one of the file. */
+static oct_status fail_resolve(const oct_job *job, const oct_error *cause, oct_error *err) {
+    const oct_value *item = job->model.args ? job->model.args->items.first : NULL, *blamed = NULL;
+    for (; item; item = item->next)
+        if (mentions(cause->message, item->key) && (!blamed || (blamed->line && !item->line)))
+            blamed = item;
+    if (blamed)
+        return fail_arg(job, blamed->key, cause, err);
+    return fail_at(job, job->model.args ? "model.args" : "model.flavor", cause, err);
 }
 
 /* The dimensions before [model.args]. */
@@ -62,15 +98,13 @@ static oct_status base_args(const oct_job *job, oct_model_args *args, oct_error 
         const char *family = oct_model_family_name(args->family);
         if (!*job->model.name || strcmp(job->model.name, family) == 0)
             return OCT_OK;
-        return oct_fail(err, OCT_INVALID,
-                        "%s: model.name: expected %s, as config.json says; got %s",
-                        oct_job_where(job, "model.name"), family, job->model.name);
+        return oct_fail(err, OCT_INVALID, "%s: expected %s, as config.json says; got %s",
+                        oct_job_at(job, "model.name"), family, job->model.name);
     }
     if (oct_model_args_flavor(job->model.name, job->model.flavor, args, &cause) == OCT_OK)
         return OCT_OK;
-    /* the message names the key */
     const char *key = oct_model_flavors(job->model.name) ? "model.flavor" : "model.name";
-    return oct_fail(err, cause.status, "%s: %s", oct_job_where(job, key), cause.message);
+    return fail_at(job, key, &cause, err);
 }
 
 oct_status oct_setup_model_args(const oct_job *job, oct_model_args *args, oct_error *err) {
@@ -90,7 +124,7 @@ oct_status oct_setup_model_args(const oct_job *job, oct_model_args *args, oct_er
     }
     args->moe_force_load_balance |= job->debug.moe_force_load_balance;
     if (oct_model_args_resolve(args, &cause) != OCT_OK)
-        return fail_at(job, job->model.args ? "model.args" : "model.flavor", &cause, err);
+        return fail_resolve(job, &cause, err);
     return OCT_OK;
 }
 
@@ -313,9 +347,8 @@ oct_status oct_setup_tokenizer(const oct_job *job, int64_t vocab_size, oct_token
         if (!oct_job_is_set(job, key))
             return OCT_OK;
         return oct_fail(err, OCT_INVALID,
-                        "%s: %s: expected a tokenizer.json or its folder; '%s' "
-                        "doesn't exist%s",
-                        oct_job_where(job, key), key, path, data_hint(path));
+                        "%s: expected a tokenizer.json or its folder; '%s' doesn't exist%s",
+                        oct_job_at(job, key), path, data_hint(path));
     }
     if (oct_tokenizer_load(path, tokenizer, &cause) != OCT_OK)
         return fail_at(job, key, &cause, err);
@@ -323,9 +356,9 @@ oct_status oct_setup_tokenizer(const oct_job *job, int64_t vocab_size, oct_token
         return OCT_OK;
     oct_status status = oct_fail(
         err, OCT_INVALID,
-        "%s: %s: the tokenizer's ids reach %lld, but the model's vocabulary has %lld; expected a "
+        "%s: the tokenizer's ids reach %lld, but the model's vocabulary has %lld; expected a "
         "flavor or model.args.vocab_size that holds them",
-        oct_job_where(job, key), key, (long long)oct_tokenizer_vocab_size(*tokenizer) - 1,
+        oct_job_at(job, key), (long long)oct_tokenizer_vocab_size(*tokenizer) - 1,
         (long long)vocab_size);
     oct_tokenizer_free(*tokenizer);
     *tokenizer = NULL;
@@ -338,9 +371,9 @@ static oct_status open_dataset(const oct_job *job, const char *key, const char *
     oct_error cause = {0};
     if (!oct_path_exists(path))
         return oct_fail(err, OCT_INVALID,
-                        "%s: %s: expected a text, JSONL or packed file or a "
-                        "folder of them; '%s' doesn't exist%s",
-                        oct_job_where(job, key), key, path, data_hint(path));
+                        "%s: expected a text, JSONL or packed file or a folder of them; '%s' "
+                        "doesn't exist%s",
+                        oct_job_at(job, key), path, data_hint(path));
     options->vocab_size = setup->vocab_size;
     options->verify = OCT_VERIFY_CHECKSUM;
     options->cache_folder = setup->cache_folder;

@@ -18,22 +18,6 @@
 
 /* ---- start ---- */
 
-/* What [checkpoint] may say but a run here can't do. */
-static oct_status check_saving(const oct_job *job, oct_error *err) {
-    if (!job->checkpoint.enable)
-        return OCT_OK;
-    if (job->checkpoint.last_save_in_hf)
-        return oct_fail(err, OCT_INVALID,
-                        "%s: checkpoint.last_save_in_hf: a run saves checkpoints of its own form; "
-                        "expected false; got true",
-                        oct_job_where(job, "checkpoint.last_save_in_hf"));
-    if (job->checkpoint.export_dtype == OCT_JOB_FLOAT16)
-        return oct_fail(err, OCT_INVALID,
-                        "%s: checkpoint.export_dtype: expected float32 or bfloat16; got float16",
-                        oct_job_where(job, "checkpoint.export_dtype"));
-    return OCT_OK;
-}
-
 static oct_status plan_batches(oct_trainer *t, oct_error *err) {
     const oct_job *job = t->job;
     t->B = job->training.local_batch_size;
@@ -41,13 +25,14 @@ static oct_status plan_batches(oct_trainer *t, oct_error *err) {
     oct_status status = oct_ranks_micro_batches(job, t->ranks.n_ranks, &t->n_micro, err);
     if (status != OCT_OK)
         return status;
+    static const char *const keys[] = {"training.seq_len", "training.local_batch_size",
+                                       "training.global_batch_size"};
     int64_t n = 0;
     if (!oct_mul_i64(t->n_micro, t->B, &n) || !oct_mul_i64(n, t->S, &n) || n > INT32_MAX)
         return oct_fail(err, OCT_INVALID,
-                        "%s: training.seq_len: a step of %lld x %lld sequences of %lld tokens is "
-                        "too large",
-                        oct_job_where(job, "training.seq_len"), (long long)t->n_micro,
-                        (long long)t->B, (long long)t->S);
+                        "%s: a step of %lld x %lld sequences of %lld tokens is too large",
+                        oct_job_at(job, oct_job_blame(job, keys, sizeof keys / sizeof *keys)),
+                        (long long)t->n_micro, (long long)t->B, (long long)t->S);
     return OCT_OK;
 }
 
@@ -81,6 +66,8 @@ static double activation_bytes(const oct_trainer *t, const oct_model_args *args)
 /* A model that the machine can't hold is refused before its memory is asked for: the kernel would
  * grant it and end the process later. */
 static oct_status check_memory(const oct_trainer *t, const oct_model_args *args, oct_error *err) {
+    static const char *const batch[] = {"training.local_batch_size", "training.seq_len"};
+    static const char *const size[] = {"model.flavor", "model.args"};
     const oct_job *job = t->job;
     oct_model *shapes = NULL;
     oct_status status = oct_model_create(args, OCT_PARAMS_SHAPES_ONLY, &shapes, err);
@@ -97,15 +84,15 @@ static oct_status check_memory(const oct_trainer *t, const oct_model_args *args,
         return OCT_OK;
     if (activations > needed)
         return oct_fail(err, OCT_INVALID,
-                        "%s: training.local_batch_size: too large to train here: the activations "
+                        "%s: too large to train here: the activations "
                         "of a step need at least %.1f GiB; this machine has %.1f GiB",
-                        oct_job_where(job, "training.local_batch_size"), activations / 0x1p30,
-                        oct_machine_memory_bytes() / 0x1p30);
+                        oct_job_at(job, oct_job_blame(job, batch, sizeof batch / sizeof *batch)),
+                        activations / 0x1p30, oct_machine_memory_bytes() / 0x1p30);
     return oct_fail(err, OCT_INVALID,
-                    "%s: model.flavor: too large to train here: parameters, gradients and "
+                    "%s: too large to train here: parameters, gradients and "
                     "optimizer need %.1f GiB, a step %.1f GiB or more; this machine has %.1f GiB",
-                    oct_job_where(job, "model.flavor"), needed / 0x1p30, activations / 0x1p30,
-                    oct_machine_memory_bytes() / 0x1p30);
+                    oct_job_at(job, oct_job_blame(job, size, sizeof size / sizeof *size)),
+                    needed / 0x1p30, activations / 0x1p30, oct_machine_memory_bytes() / 0x1p30);
 }
 
 static oct_status create_model(oct_trainer *t, oct_error *err) {
@@ -149,8 +136,7 @@ static oct_status open_folder(oct_trainer *t, oct_error *err) {
         return OCT_OK;
     oct_status status = oct_make_folders(job->job.dump_folder, &cause);
     if (status != OCT_OK)
-        return oct_fail(err, status, "%s: job.dump_folder: %s",
-                        oct_job_where(job, "job.dump_folder"), cause.message);
+        return oct_fail(err, status, "%s: %s", oct_job_at(job, "job.dump_folder"), cause.message);
     size_t n_bytes;
     return job->path && *job->path
                ? oct_file_read(job->path, MAX_CONFIG_BYTES, &t->config_text, &n_bytes, err)
@@ -207,9 +193,7 @@ static oct_status create_optimizer(oct_trainer *t, oct_error *err) {
 }
 
 static oct_status prepare(oct_trainer *t, oct_error *err) {
-    oct_status status = check_saving(t->job, err);
-    if (status == OCT_OK)
-        status = plan_batches(t, err);
+    oct_status status = plan_batches(t, err);
     if (status == OCT_OK)
         status = create_model(t, err);
     return status == OCT_OK ? create_batches(t, err) : status;
@@ -442,8 +426,8 @@ oct_status oct_trainer_validate(oct_trainer *t, oct_validation *result, oct_erro
     double start = oct_clock_s();
     oct_loss_sum total;
     if (!t->validation)
-        return oct_fail(err, OCT_INVALID, "%s: validation.enable: expected true; got false",
-                        oct_job_where(t->job, "validation.enable"));
+        return oct_fail(err, OCT_INVALID, "%s: expected true; got false",
+                        oct_job_at(t->job, "validation.enable"));
     const oct_evaluation evaluation = {.model = t->model,
                                        .step = t->step,
                                        .dataset = t->validation,

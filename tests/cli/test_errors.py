@@ -127,7 +127,7 @@ class Errors(Training):
         self.refused(["train", "job.toml", "--training.local_batch_size=10000000", "--training.seq_len=200"],
                      "training.local_batch_size", "GiB")
         self.refused(["train", "job.toml", "--training.global_batch_size=60000000",
-                      "--model.args.dim=16384", "--model.args.n_layers=1000"], "model.flavor", "GiB")
+                      "--model.args.dim=16384", "--model.args.n_layers=1000"], "--model.args", "GiB")
 
     def test_given_a_checkpoint_of_another_model_it_is_refused(self):
         save = ["train", "job.toml", "--checkpoint.enable"]

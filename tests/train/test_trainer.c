@@ -371,14 +371,15 @@ static void given_a_job_that_cannot_be_the_key_is_named(void **state) {
     refuse(&w, LIST("--training.global_batch_size=3"), "training.global_batch_size");
     refuse(&w, LIST("--parallelism.data_parallel_shard_degree=2"),
            "parallelism.data_parallel_shard_degree");
-    refuse(&w, LIST("--model.args.n_heads=5"), "model.args");
+    refuse(&w, LIST("--model.args.n_heads=5"), "command line: --model.args.n_heads: doesn't");
+    refuse(&w, LIST("--model.args.dim=6"), "command line: --model.args.dim: n_heads: doesn't");
+    refuse(&w, LIST("--model.args.n_layer=5"), "command line: --model.args.n_layer: unknown");
     refuse(&w, LIST("--model.args.vocab_size=280"), "vocabulary");
     refuse(&w, LIST("--model.flavor=dem"), "demo");
     refuse(&w, LIST("--model.args.n_layers=100", "--model.args.dim=65536"), "GiB");
     refuse(&w, LIST("--training.seq_len=1000000"), "training.dataset_path");
     refuse(&w, LIST("--training.dataset_path=/nowhere"), "doesn't exist");
     refuse(&w, LIST("--training.dataset_path=data/nowhere.txt"), "make data");
-    refuse(&w, LIST("--checkpoint.enable", "--checkpoint.last_save_in_hf"), "last_save_in_hf");
     refuse(&w, LIST("--checkpoint.enable", "--checkpoint.load_step=7"), "7");
     refuse(&w, LIST(CONVERT, "--quantize.linear.mx.recipe_name=mxfp9"), "hif8_full_range");
     workshop_close(&w);

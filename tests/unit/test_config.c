@@ -14,7 +14,7 @@
 #include "base/alloc.h"
 #include "base/fs.h"
 #include "base/log.h"
-#include "config/job.h"
+#include "config/schema.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -233,8 +233,15 @@ static void given_a_wrong_toml_job_one_line_says_where_what_and_expected(void **
         {"[optimizer]\nbeta2 = 1\n", NULL,
          "job.toml:2: optimizer.beta2: the value is impossible; expected a number from 0 to below "
          "1; got 1"},
+        {"[checkpoint]\nenable = true\nlast_save_in_hf = true\n", NULL,
+         "job.toml:3: checkpoint.last_save_in_hf: a run saves checkpoints of its own form; "
+         "expected "
+         "false; got true"},
+        {"", "--checkpoint.export_dtype=float16",
+         "command line: --checkpoint.export_dtype: an export in float16 isn't supported; expected "
+         "one of float32, bfloat16; got \"float16\""},
         {"[optimizer]\nname = \"Muon\"\n", NULL,
-         "job.toml:2: optimizer.name: the word is unknown; expected one of AdamW, Adam; got "
+         "job.toml:2: optimizer.name: Muon isn't supported; expected one of AdamW, Adam; got "
          "\"Muon\""},
         {"[lr_scheduler]\ndecay_ratio = 1.5\n", NULL,
          "job.toml:2: lr_scheduler.decay_ratio: the value is impossible; expected a number from 0 "
@@ -249,7 +256,8 @@ static void given_a_wrong_toml_job_one_line_says_where_what_and_expected(void **
          "job.toml:2: parallelism.pipeline_parallel_degree: pipeline parallelism isn't supported; "
          "expected 1; got 4"},
         {"", "--parallelism.context_parallel_degree=2",
-         "command line: parallelism.context_parallel_degree: context parallelism isn't supported; "
+         "command line: --parallelism.context_parallel_degree: context parallelism isn't "
+         "supported; "
          "expected 1; got 2"},
         {"[training]\nnum_mtp_modules = 1\n", NULL,
          "job.toml:2: training.num_mtp_modules: multi-token prediction isn't supported; expected "
@@ -258,8 +266,8 @@ static void given_a_wrong_toml_job_one_line_says_where_what_and_expected(void **
          "job.toml:2: training.dtype: master weights and optimizer states are float32; expected "
          "float32; got \"bfloat16\""},
         {"[activation_checkpoint]\nmode = \"memory_budget\"\n", NULL,
-         "job.toml:2: activation_checkpoint.mode: the word is unknown; expected one of none, "
-         "selective, full; got \"memory_budget\""},
+         "job.toml:2: activation_checkpoint.mode: a memory budget isn't supported: there is no "
+         "compiler to keep it; expected one of none, selective, full; got \"memory_budget\""},
         {"[activation_checkpoint]\nselective_ac_option = \"0\"\n", NULL,
          "job.toml:2: activation_checkpoint.selective_ac_option: the option is unknown; expected "
          "\"op\" or a positive integer as a text; got 0"},
@@ -274,9 +282,10 @@ static void given_a_wrong_toml_job_one_line_says_where_what_and_expected(void **
          "job.toml:2: experimental.custom_import: Python can't be imported; expected \"\"; got "
          "\"my.module\""},
         {"", "--job.device=npu",
-         "command line: job.device: nothing here drives an Ascend NPU yet; expected cpu; got npu"},
+         "command line: --job.device: nothing here drives an Ascend NPU yet; expected cpu; got "
+         "npu"},
         {"", "--job.device=cuda",
-         "command line: job.device: the device isn't supported; expected cpu; got cuda"},
+         "command line: --job.device: the device isn't supported; expected cpu; got cuda"},
         {"[model]\nconverters = [\"quantize.linear.float8\"]\n", NULL,
          "job.toml:2: model.converters: float8 converters aren't supported; expected "
          "quantize.linear.mx or quantize.grouped_mm.mx with recipe_name = "
@@ -301,17 +310,19 @@ static void given_a_wrong_toml_job_one_line_says_where_what_and_expected(void **
          "job.toml:2: quantize.linear.mx.scale_mode: the word is unknown; expected one of floor, "
          "ceil, even, rceil; got \"round\""},
         {"", "--training.stepz=3",
-         "command line: training.stepz: unknown key; the nearest known one is training.steps"},
+         "command line: --training.stepz: unknown key; the nearest known one is --training.steps"},
         {"", "--training.steps=many",
-         "command line: training.steps: the type is wrong; expected an integer of at least 1; got "
+         "command line: --training.steps: the type is wrong; expected an integer of at least 1; "
+         "got "
          "\"many\""},
         {"", "--training.steps",
-         "command line: training.steps: the value is missing; expected an integer of at least 1"},
+         "command line: --training.steps: the value is missing; expected an integer of at least 1"},
         {"", "--metrics.enable_tensorboard=maybe",
-         "command line: metrics.enable_tensorboard: the type is wrong; expected true or false; got "
+         "command line: --metrics.enable_tensorboard: the type is wrong; expected true or false; "
+         "got "
          "\"maybe\""},
         {"", "--metrics.no_enable_tensorboard=true",
-         "command line: metrics.no_enable_tensorboard: a no-flag takes no value; got \"true\""},
+         "command line: --metrics.no_enable_tensorboard: a no-flag takes no value; got \"true\""},
         {"", "steps=3",
          "command line: an argument has no meaning here; expected --section.key=value; got "
          "\"steps=3\""},
@@ -327,6 +338,58 @@ static void given_a_wrong_toml_job_one_line_says_where_what_and_expected(void **
     };
     for (size_t i = 0; i < COUNT(jobs); i++)
         expect_error("job.toml", jobs[i].text, jobs[i].override, jobs[i].message);
+}
+
+static void load_with_default(const char *path, const oct_schema *schema) {
+    for (size_t i = 0; i < schema->n; i++) {
+        oct_job job;
+        oct_error err = {0};
+        char override[512];
+        const char *const overrides[] = {override};
+        if (strcmp(schema->keys[i].name, "job.config_file") == 0)
+            continue;
+        snprintf(override, sizeof override, "--%s=%s", schema->keys[i].name,
+                 schema->keys[i].fallback);
+        if (oct_job_load(path, overrides, 1, &job, &err))
+            fail_msg("%s: %s", override, err.message);
+        oct_job_free(&job);
+    }
+}
+
+static void given_any_keys_default_on_the_command_line_it_is_accepted(void **state) {
+    (void)state;
+    write_text("job.toml", "");
+    write_text("job.yaml", "training: {quantization_plan: {recipe_name: mxfp8}}\n");
+    load_with_default("job.toml", &oct_schema_titan);
+    load_with_default("job.yaml", &oct_schema_titan);
+    load_with_default("job.yaml", &oct_schema_mindspeed);
+}
+
+static void given_keys_of_any_type_the_command_line_reads_them_as_the_file_does(void **state) {
+    (void)state;
+    oct_job job;
+    const char *overrides[] = {"--features.recompute=true",
+                               "--features.recompute_plan={apply_modules: [a.*, b]}",
+                               "--parallel.fully_shard_parallel_size=2",
+                               "--model.args={n_layers: 3, dim: 64}", "--model.args.dim=32"};
+    load_good_yaml("parallel:\n  fully_shard_parallel_size: auto\n", overrides, COUNT(overrides),
+                   &job);
+    assert_int_equal(job.activation_checkpoint.mode, OCT_JOB_RECOMPUTE_FULL);
+    assert_int_equal(job.activation_checkpoint.apply_modules.n, 2);
+    assert_string_equal(job.activation_checkpoint.apply_modules.items[0], "a.*");
+    assert_int_equal(job.parallelism.data_parallel_shard_degree, 2);
+    assert_int_equal(oct_value_find(job.model.args, "dim")->integer, 32);
+    assert_string_equal(oct_job_where(&job, "model.args.n_layers"), "command line");
+    oct_job_free(&job);
+    const char *flags[] = {"--parallel.recompute", "--parallel.fully_shard_parallel_size", "auto"};
+    load_good_yaml("parallel:\n  fully_shard_parallel_size: 2\n", flags, COUNT(flags), &job);
+    assert_int_equal(job.activation_checkpoint.mode, OCT_JOB_RECOMPUTE_FULL);
+    assert_int_equal(job.parallelism.data_parallel_shard_degree, -1);
+    oct_job_free(&job);
+    const char *off[] = {"--features.no-recompute"};
+    load_good_yaml("features:\n  recompute: true\n", off, 1, &job);
+    assert_int_equal(job.activation_checkpoint.mode, OCT_JOB_RECOMPUTE_NONE);
+    oct_job_free(&job);
 }
 
 static void given_a_bad_value_in_the_file_the_command_line_mends_it(void **state) {
@@ -527,7 +590,7 @@ static void given_a_wrong_yaml_job_one_line_says_where_what_and_expected(void **
          "job.yaml:2: training.lr: the type is wrong; expected a number of at least 0; got "
          "\"fast\""},
         {"training:\n  optimizer: muon\n", NULL,
-         "job.yaml:2: training.optimizer: the word is unknown; expected one of adamw, adam; got "
+         "job.yaml:2: training.optimizer: Muon isn't supported; expected one of adamw, adam; got "
          "\"muon\""},
         {"training:\n  quantization_plan:\n    apply_modules: [a]\n", NULL,
          "job.yaml: training.quantization_plan.recipe_name: the key is missing; expected a recipe "
@@ -555,6 +618,15 @@ static void given_a_wrong_yaml_job_one_line_says_where_what_and_expected(void **
          "0.0001"},
         {"features:\n  recompute: 3\n", NULL,
          "job.yaml:2: features.recompute: the type is wrong; expected true or false; got 3"},
+        {"", "--features.recompute=3",
+         "command line: --features.recompute: the type is wrong; expected true or false; got "
+         "\"3\""},
+        {"", "--parallel.fully_shard_parallel_size=0",
+         "command line: --parallel.fully_shard_parallel_size: the value is impossible; expected "
+         "auto or an integer of at least 1; got 0"},
+        {"", "--features.recompute_plan=[a",
+         "command line: --features.recompute_plan: expected a value as a YAML file has it; got "
+         "\"[a\""},
         {"- a\n", NULL, "job.yaml:1: expected a table of keys; got a list"},
     };
     for (size_t i = 0; i < COUNT(jobs); i++)
@@ -567,6 +639,8 @@ int main(void) {
         cmocka_unit_test(given_file_and_command_line_the_latter_wins_and_places_are_kept),
         cmocka_unit_test(given_the_file_on_the_command_line_it_is_loaded),
         cmocka_unit_test(given_a_wrong_toml_job_one_line_says_where_what_and_expected),
+        cmocka_unit_test(given_any_keys_default_on_the_command_line_it_is_accepted),
+        cmocka_unit_test(given_keys_of_any_type_the_command_line_reads_them_as_the_file_does),
         cmocka_unit_test(given_a_bad_value_in_the_file_the_command_line_mends_it),
         cmocka_unit_test(given_optional_keys_none_and_empty_mean_not_given),
         cmocka_unit_test(given_keys_without_effect_each_is_named_once_in_the_log),

@@ -192,7 +192,7 @@ static const shipped_job jobs[] = {
                          "muon_enable_nesterov = true\nmuon_ns_steps = 10\nmuon_adjust_lr_fn = "
                          "\"match_rms_adamw\"\n"
                          "muon_hybrid_ns = true\nswap_merge_buckets = 4\n",
-     "job.toml:9: optimizer.name: the word is unknown; expected one of AdamW, Adam; got \"Muon\""},
+     "job.toml:9: optimizer.name: Muon isn't supported; expected one of AdamW, Adam; got \"Muon\""},
     {"npu: virtual optimizer",
      NPU_MODULE OPTIMIZER "virtual_optimizer = true\nvirtual_optimizer_size = \"all\"\n", NULL},
     {"npu: virtual optimizer by stage",

@@ -259,19 +259,26 @@ static oct_need need_of(const oct_fsdp *f, const oct_step *step, int64_t number,
     return oct_unit_need(&f->units, number, phase, step->save, f->config.mode);
 }
 
+/* The gather of the next unit is under way before this one's is waited for, so that the wire isn't
+ * idle while weights are put together, quantized and packed. */
 static oct_status before(void *user, const oct_step *step, int64_t number, oct_phase phase) {
     oct_fsdp *f = user;
     oct_unit *unit = f->units.of_number[number];
+    oct_need need = need_of(f, step, number, phase);
+    int64_t next = number;
+    oct_phase next_phase = phase;
     oct_status status = OCT_OK;
     if (number == 0 && phase == OCT_PHASE_FORWARD)
         status = begin_pass(f);
     if (!status)
-        status = ensure(f, unit, need_of(f, step, number, phase));
+        status = begin_gather(f, unit, need);
+    if (!status && next_unit(f, step, &next, &next_phase))
+        status = begin_gather(f, f->units.of_number[next], need_of(f, step, next, next_phase));
+    if (!status)
+        status = ensure(f, unit, need);
     if (!status && phase == OCT_PHASE_BACKWARD)
         status = lend(f, unit);
-    if (status || !next_unit(f, step, &number, &phase))
-        return status;
-    return begin_gather(f, f->units.of_number[number], need_of(f, step, number, phase));
+    return status;
 }
 
 static oct_status after(void *user, const oct_step *step, int64_t number, oct_phase phase) {

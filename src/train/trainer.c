@@ -192,6 +192,19 @@ static oct_status create_optimizer(oct_trainer *t, oct_error *err) {
     return OCT_OK;
 }
 
+/* What a run keeps from step to step: the first process's share, which is the largest. */
+static void log_memory(const oct_trainer *t) {
+    int64_t n, parameters = 0, gradients = 0;
+    oct_param *const *params = oct_model_params(t->model, &n);
+    for (int64_t i = 0; i < n; i++)
+        parameters += params[i]->n_held * (int64_t)sizeof *params[i]->value;
+    for (int64_t i = 0; i < t->optimizer->n_params; i++)
+        gradients += t->optimizer->params[i]->n_held * (int64_t)sizeof(float);
+    oct_log_info("Memory of a process in bytes: parameters %" PRId64 ", gradients %" PRId64
+                 ", optimizer state %" PRId64 "; all of the heap %zu",
+                 parameters, gradients, 2 * gradients, oct_alloc_live_bytes());
+}
+
 static oct_status prepare(oct_trainer *t, oct_error *err) {
     oct_status status = plan_batches(t, err);
     if (status == OCT_OK)
@@ -205,6 +218,8 @@ static oct_status fill(oct_trainer *t, oct_error *err) {
         status = oct_trainer_resume(t, err);
     if (status == OCT_OK && t->steps_done == 0)
         status = oct_setup_parameters(t->job, t->seed, t->model, err);
+    if (status == OCT_OK)
+        log_memory(t);
     return status;
 }
 

@@ -1,5 +1,6 @@
 """Training on several processes as a user starts it: mpirun octet train."""
 import json
+import re
 import shutil
 import subprocess
 
@@ -23,6 +24,17 @@ class Ranks(OnRanks):
         self.assertEqual(out.count("step:  1  loss"), 1)
         self.assertIn("bytes of step 1: gather_8bit ", out)
         self.assertIn("'on-demand' becomes 'all'", out)  # torchtitan's default recompute is selective
+
+    def test_given_4_processes_each_keeps_a_quarter_and_says_so(self):
+        even = ["--model.args.dim=128", "--model.args.hidden_dim=128", "--model.args.n_kv_heads=4",
+                "--model.args.vocab_size=384"]  # rows that are multiples of 4 x 32
+        def kept(n):
+            line = next(line for line in self.train(n, *even).splitlines() if "Memory of a process in bytes" in line)
+            return [int(figure) for figure in re.findall(r"\d+", line.split("bytes: ")[1])]
+        one, four = kept(1), kept(4)
+        self.assertEqual(one[:3], [4 * own for own in four[:3]])
+        self.assertEqual(one[1:3], [one[0], 2 * one[0]])
+        self.assertGreater(one[3], sum(one[:3]))
 
     def test_given_groups_of_processes_losses_and_bytes_are_as_foretold_too(self):
         groups = ["--parallelism.data_parallel_replicate_degree=2", "--activation_checkpoint.mode=none"]

@@ -18,7 +18,12 @@
 
 enum { SEED = 11, S = 8, N_SEQUENCES = 12 }; /* 12: any of 1 to 4 ranks takes as many */
 
+/* Rows that are no multiples of 32, fewer blocks than ranks, heads that share keys; or weights of
+ * 4096 x 1024; or of 96 and of 2 rows. */
+typedef enum sizes { SIZES_SMALL, SIZES_WIDE, SIZES_FEW_ROWS } sizes;
+
 typedef struct setup {
+    sizes sizes;
     const char *recipe; /* NULL: high precision */
     oct_fsdp_config config;
     oct_recompute recompute;
@@ -41,7 +46,6 @@ typedef struct replica {
     oct_fsdp *fsdp;
 } replica;
 
-/* Rows that are no multiples of 32, fewer blocks than ranks, heads that share keys. */
 static inline oct_model_args small_args(const setup *s) {
     oct_model_args args;
     assert_int_equal(oct_model_args_flavor(s->experts ? "qwen3" : "llama3",
@@ -59,6 +63,15 @@ static inline oct_model_args small_args(const setup *s) {
     args.n_kv_heads = 2;
     args.head_dim = 20;
     args.hidden_dim = 100;
+    if (s->sizes == SIZES_WIDE) {
+        args.dim = 1024;
+        args.head_dim = 256;
+        args.hidden_dim = 4096;
+    } else if (s->sizes == SIZES_FEW_ROWS) {
+        args.n_kv_heads = 1;
+        args.head_dim = 2;
+        args.hidden_dim = 96;
+    }
     args.max_seq_len = 64;
     args.enable_weight_tying = s->tied;
     return args;

@@ -3,8 +3,8 @@
 #
 #   bench/two_hosts.sh RATE COMMAND [ARGUMENT ...]      as root; RATE as tc writes it: 200mbit, 1gbit
 #
-# Runs COMMAND under mpirun as two processes, one a namespace, so that all their traffic crosses the link. Compare runs
-# by bytes_* and duration_s of their metrics.jsonl.
+# Runs COMMAND under mpirun (Open MPI's) as two processes, one a namespace, so that all their traffic crosses the link.
+# bench/two_hosts.py compares runs by bytes_*, wire_s_* and duration_s of their metrics.jsonl.
 set -eu
 [ $# -ge 2 ] || { sed -n 2,7p "$0" >&2; exit 2; }
 rate=$1
@@ -30,6 +30,8 @@ for side in "a $a va$$ 10.77.0.1 " "b $b vb$$ 10.77.0.2"; do
       ip -n "$2" addr add "$4/24" dev "$3"
       ip -n "$2" link set "$3" up
       ip -n "$2" link set lo up
+      # Linux's usual congestion control, whatever this machine's is: BBR misjudges the bucket's bursts.
+      ip -n "$2" route replace 10.77.0.0/24 dev "$3" congctl cubic
       tc -n "$2" qdisc add dev "$3" root tbf rate "$rate" burst 256kb latency 50ms )
 done
 

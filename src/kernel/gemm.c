@@ -151,6 +151,17 @@ static void store_strip(const tile *t, const strip *s, const float *acc) {
                         oct_min_i64(NR, s->n_cols - k), acc + i * t->ld_acc + k);
 }
 
+/* What a pair's end will read or write of C is fetched while the pair is multiplied. */
+static void prefetch_output(const tile *t, const strip *s) {
+    const oct_gemm_problem *p = t->job->problem;
+    const size_t size = p->c_dtype == OCT_F32 ? sizeof(float) : sizeof(uint16_t);
+    const int64_t row = t->job->a.first + t->row + s->i, col = t->job->b.first + t->col + s->k;
+    const char *c = (const char *)p->c + (size_t)(row * p->ld_c + col) * size;
+    for (int64_t i = 0; i < s->n_rows; i++, c += (size_t)p->ld_c * size)
+        for (size_t byte = 0; byte < (size_t)s->n_cols * size; byte += 64)
+            __builtin_prefetch(c + byte, 1, 2);
+}
+
 /* One pair of panels after the other. */
 static void multiply_pairs(const tile *t, int64_t step, const strip *s) {
     const oct_gemm_job *j = t->job;
@@ -162,6 +173,8 @@ static void multiply_pairs(const tile *t, int64_t step, const strip *s) {
                           .k = s->k + k,
                           .n_cols = oct_min_i64(kernels->NR, s->n_cols - k)};
             float *acc = t->place == ACC_IN_PANEL ? t->acc : t->acc + pair.i * t->ld_acc + pair.k;
+            if (is_last(j, step) && t->place != ACC_IN_C)
+                prefetch_output(t, &pair);
             kernels->multiply(s->a + (size_t)(i / kernels->MR) * j->a.stride,
                               s->b + (size_t)(k / kernels->NR) * j->b.stride, step_length(j, step),
                               acc, t->ld_acc, pair.n_rows, pair.n_cols, accumulate_at(j, step));

@@ -58,8 +58,25 @@ static int64_t rows_within(size_t budget, size_t panel_bytes, int64_t panel_rows
     return fit >= oct_ceil_div(rows, panel_rows) ? rows : fit * panel_rows;
 }
 
+/* Steps of K in one job. Where C holds the sums they may wait there between jobs, so K is cut
+ * before M and N are: then each panel is packed once and read by all of the others. Kernels that
+ * write C past the caches do so once, if they can. */
+static int64_t steps_of_job(const oct_gemm_problem *p, const oct_gemm_kernels *kernels) {
+    bool in_one = kernels->multiply_block && p->K <= MAX_STEPS * kernels->k_step;
+    if (!oct_gemm_in_place(p) || in_one)
+        return MAX_STEPS;
+    size_t a = (size_t)oct_ceil_div(p->M, kernels->MR) * a_stride(kernels, p->K);
+    size_t b = (size_t)oct_ceil_div(p->N, kernels->NR) * b_stride(kernels, p->K);
+    int64_t fit = MAX_STEPS;
+    if (a > 0)
+        fit = oct_min_i64(fit, (int64_t)(A_BUDGET / a));
+    if (b > 0)
+        fit = oct_min_i64(fit, (int64_t)(B_BUDGET / b));
+    return oct_max_i64(fit, 1);
+}
+
 static oct_gemm_extent job_extent(const oct_gemm_problem *p, const oct_gemm_kernels *kernels) {
-    int64_t k = oct_min_i64(p->K, MAX_STEPS * kernels->k_step);
+    int64_t k = oct_min_i64(p->K, steps_of_job(p, kernels) * kernels->k_step);
     size_t n_steps = (size_t)oct_ceil_div(k, kernels->k_step);
     return (oct_gemm_extent){
         .m = rows_within(A_BUDGET, n_steps * a_stride(kernels, k), kernels->MR, p->M),
@@ -146,20 +163,25 @@ static void add_job(oct_gemm_round *r, oct_gemm_job j) {
     r->jobs[r->n_jobs++] = j;
 }
 
-/* To the next block of a problem that is cut: K innermost (its accumulators wait), then M, then N.
- */
+/* To the next of a dimension's parts; false, and back to the first, behind the last. */
+static bool advance(int64_t *at, int64_t part, int64_t whole) {
+    *at += part;
+    if (*at < whole)
+        return true;
+    *at = 0;
+    return false;
+}
+
+/* To the next block of a problem that is cut: K innermost, since its accumulators wait, or, where
+ * they wait in C, outermost; then M, then N. */
 static void advance_within(oct_gemm_cursor *at, const oct_gemm_problem *p,
                            const oct_gemm_extent *e) {
-    at->k += e->k;
-    if (at->k < p->K)
+    const bool k_first = !oct_gemm_in_place(p);
+    if (k_first && advance(&at->k, e->k, p->K))
         return;
-    at->k = 0;
-    at->m += e->m;
-    if (at->m < p->M)
+    if (advance(&at->m, e->m, p->M) || advance(&at->n, e->n, p->N))
         return;
-    at->m = 0;
-    at->n += e->n;
-    if (at->n < p->N)
+    if (!k_first && advance(&at->k, e->k, p->K))
         return;
     *at = (oct_gemm_cursor){.problem = at->problem + 1};
 }
@@ -216,12 +238,12 @@ bool oct_gemm_next_round(const oct_gemm_plan *plan, oct_gemm_cursor *at, oct_gem
     return true;
 }
 
-/* Bytes of one side's panels in the largest job of a problem. A side that is cut may fill its
- * budget in a problem a little smaller. */
-static size_t side_bytes(int64_t rows, int64_t job_rows, int64_t panel_rows, size_t panel_bytes,
-                         size_t budget) {
+/* Bytes of one side's panels in the largest job of a problem. Where a dimension of the side is cut,
+ * a problem a little smaller may fill the side's budget. */
+static size_t side_bytes(int64_t job_rows, int64_t panel_rows, size_t panel_bytes, size_t budget,
+                         bool side_is_cut) {
     size_t n = (size_t)oct_ceil_div(job_rows, panel_rows) * panel_bytes;
-    return job_rows < rows ? max_size(n, budget) : n;
+    return side_is_cut ? max_size(n, budget) : n;
 }
 
 static size_t scratch_floats(const oct_gemm_problem *p, const oct_gemm_kernels *kernels) {
@@ -250,13 +272,16 @@ oct_gemm_layout oct_gemm_measure(const oct_gemm_plan *plan) {
         oct_gemm_extent e = job_extent(p, kernels);
         size_t n_steps = (size_t)oct_ceil_div(e.k, kernels->k_step);
         size_t a = a_stride(kernels, e.k), b = b_stride(kernels, e.k);
-        size_t a_bytes = side_bytes(p->M, e.m, kernels->MR, n_steps * a, A_BUDGET);
-        size_t b_bytes = side_bytes(p->N, e.n, kernels->NR, n_steps * b, B_BUDGET);
+        const bool k_is_cut = e.k < p->K;
+        size_t a_bytes =
+            side_bytes(e.m, kernels->MR, n_steps * a, A_BUDGET, k_is_cut || e.m < p->M);
+        size_t b_bytes =
+            side_bytes(e.n, kernels->NR, n_steps * b, B_BUDGET, k_is_cut || e.n < p->N);
         l.a_bytes += a_bytes;
         l.b_bytes += b_bytes;
         largest_a = max_size(largest_a, a_bytes);
         largest_b = max_size(largest_b, b_bytes);
-        if (e.k < p->K && !oct_gemm_in_place(p))
+        if (k_is_cut && !oct_gemm_in_place(p))
             l.acc_bytes = max_size(l.acc_bytes, align_up((size_t)(e.m * e.n) * sizeof(float)));
         l.scratch_bytes =
             max_size(l.scratch_bytes, align_up(scratch_floats(p, kernels) * sizeof(float)));

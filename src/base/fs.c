@@ -12,11 +12,26 @@
 
 #include "base/alloc.h"
 
+oct_status oct_status_of_errno(int error) {
+    switch (error) {
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM:
+    case ENOSPC:
+    case EDQUOT:
+    case EIO:
+        return OCT_FAILED;
+    default:
+        return OCT_INVALID;
+    }
+}
+
 static oct_status open_regular(const char *path, int *fd, size_t *n_bytes, oct_error *err) {
     struct stat st;
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO without a writer must not hang */
     if (*fd < 0)
-        return oct_fail(err, OCT_INVALID, "%s: can't be read: %s", path, strerror(errno));
+        return oct_fail(err, oct_status_of_errno(errno), "%s: can't be read: %s", path,
+                        strerror(errno));
     if (fstat(*fd, &st) == 0 && S_ISREG(st.st_mode)) {
         *n_bytes = (size_t)st.st_size;
         return OCT_OK;

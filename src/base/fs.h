@@ -6,8 +6,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* What `error` (errno of a failed open, read or the like) says about who is to blame: OCT_FAILED
+ * where the machine has no file handle, memory or space left or its disk is broken, OCT_INVALID
+ * where the path is wrong. */
+oct_status oct_status_of_errno(int error);
+
 /* The whole file as a NUL-terminated block (oct_free), at most `max_bytes`. A folder, a missing or
- * an unreadable file is OCT_INVALID. */
+ * an unreadable file is OCT_INVALID, no file handle left is OCT_FAILED. */
 oct_status oct_file_read(const char *path, size_t max_bytes, char **text, size_t *n_bytes,
                          oct_error *err);
 

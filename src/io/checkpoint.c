@@ -393,8 +393,8 @@ oct_status oct_checkpoint_find(const char *folder, int64_t step, oct_checkpoint 
     for (size_t i = 0; i < n && !status && !*checkpoint; i++) {
         oct_error why = {0};
         oct_status outcome = open_step(folder, steps[i], checkpoint, &why);
-        if (outcome == OCT_NO_MEMORY)
-            status = oct_fail_memory(err); /* says nothing about the folder */
+        if (outcome == OCT_NO_MEMORY || outcome == OCT_FAILED) /* says nothing about the folder */
+            status = oct_fail(err, outcome, "%s", why.message);
         else if (outcome)
             oct_log_warning("checkpoint step-%" PRId64 " is skipped: %s", steps[i], why.message);
     }

@@ -57,13 +57,15 @@ static oct_status read_head(const char *path, uint8_t head[HEAD_BYTES], struct s
     memset(head, 0, HEAD_BYTES);
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        return oct_fail(err, OCT_INVALID, "%s: can't be read: %s", path, strerror(errno));
+        return oct_fail(err, oct_status_of_errno(errno), "%s: can\'t be read: %s", path,
+                        strerror(errno));
     oct_status status = OCT_OK;
     if (fstat(fd, st) != 0 || !S_ISREG(st->st_mode))
         status =
             oct_fail(err, OCT_INVALID, "%s: wrong kind; expected a regular file or a folder", path);
     else if (pread(fd, head, HEAD_BYTES, 0) < 0)
-        status = oct_fail(err, OCT_INVALID, "%s: can't be read: %s", path, strerror(errno));
+        status = oct_fail(err, oct_status_of_errno(errno), "%s: can\'t be read: %s", path,
+                          strerror(errno));
     close(fd);
     return status;
 }
@@ -136,7 +138,8 @@ static int by_name(const void *a, const void *b) {
 static oct_status read_names(const char *path, char ***names, size_t *n_names, oct_error *err) {
     DIR *folder = opendir(path);
     if (!folder)
-        return oct_fail(err, OCT_INVALID, "%s: can't be read: %s", path, strerror(errno));
+        return oct_fail(err, oct_status_of_errno(errno), "%s: can\'t be read: %s", path,
+                        strerror(errno));
     size_t capacity = 0;
     oct_status status = OCT_OK;
     for (struct dirent *entry; !status && (entry = readdir(folder));) {

@@ -44,7 +44,8 @@ oct_status oct_step_folders_list(const char *folder, int64_t **steps, size_t *n_
     oct_status status = OCT_OK;
     DIR *directory = opendir(folder);
     if (!directory && errno != ENOENT)
-        return oct_fail(err, OCT_INVALID, "%s: can't be read: %s", folder, strerror(errno));
+        return oct_fail(err, oct_status_of_errno(errno), "%s: can\'t be read: %s", folder,
+                        strerror(errno));
     for (struct dirent *e; directory && !status && (e = readdir(directory));) {
         int64_t step;
         const char *rest;

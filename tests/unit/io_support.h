@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -47,7 +48,7 @@ static inline void put_text(const char *path, const char *text) {
 }
 
 static inline char *get_file(const char *path, size_t *n_bytes) {
-    char *text = NULL;
+    static char *text; /* outlives the call that is given its place */
     assert_int_equal(oct_file_read(path, (size_t)1 << 30, &text, n_bytes, NULL), OCT_OK);
     return text;
 }
@@ -60,6 +61,19 @@ static inline void assert_contains(const char *text, const char *part) {
 static inline void assert_one_line(const char *text) {
     assert_true(text[0]);
     assert_null(strchr(text, '\n'));
+}
+
+/* Runs `call` while the process may open nothing: the machine's trouble, not the file's. */
+static inline void assert_no_handle_fails(oct_status (*call)(oct_error *err)) {
+    oct_error err = {0};
+    struct rlimit limit, none;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    none = (struct rlimit){.rlim_cur = 0, .rlim_max = limit.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    oct_status status = call(&err);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_int_equal(status, OCT_FAILED);
+    assert_contains(err.message, "Too many open files");
 }
 
 /* Runs `call` with the 1st, 2nd, ... allocation failing until it succeeds: each failure must be a

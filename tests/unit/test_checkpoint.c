@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/strbuf.h"
 #include "io/checkpoint.h"
+#include "io/documents.h"
 #include "io_support.h"
 
 static char warnings[8192];
@@ -586,6 +587,51 @@ static void given_any_allocation_refused_nothing_leaks_and_the_earlier_one_stays
 
 #define STORY(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
+static oct_status read_a_file(oct_error *err) {
+    char *text;
+    return oct_file_read("ckpt/step-1/manifest.json", 1 << 20, &text, NULL, err);
+}
+
+static oct_status map_a_file(oct_error *err) {
+    oct_mapping mapping;
+    return oct_file_map("ckpt/step-1/manifest.json", &mapping, err);
+}
+
+static oct_status find_the_newest(oct_error *err) {
+    oct_checkpoint *c;
+    return oct_checkpoint_find("ckpt", OCT_CHECKPOINT_LATEST, &c, err);
+}
+
+static oct_status open_the_first(oct_error *err) {
+    oct_checkpoint *c;
+    return oct_checkpoint_open("ckpt/step-1", &c, err);
+}
+
+static oct_status list_a_file(oct_error *err) {
+    oct_file_list list = {0};
+    oct_status status = oct_file_list_add(&list, "ckpt/step-1/manifest.json", err);
+    oct_file_list_free(&list);
+    return status;
+}
+
+static oct_status list_a_folder(oct_error *err) {
+    oct_file_list list = {0};
+    oct_status status = oct_file_list_add(&list, "ckpt", err);
+    oct_file_list_free(&list);
+    return status;
+}
+
+static void given_no_file_handle_left_the_run_fails_and_no_file_is_blamed(void **state) {
+    (void)state;
+    save_well(1, 0);
+    assert_no_handle_fails(read_a_file);
+    assert_no_handle_fails(map_a_file);
+    assert_no_handle_fails(find_the_newest);
+    assert_no_handle_fails(open_the_first);
+    assert_no_handle_fails(list_a_file);
+    assert_no_handle_fails(list_a_folder);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         STORY(given_a_save_everything_comes_back),
@@ -605,6 +651,7 @@ int main(void) {
         STORY(given_kills_at_random_moments_there_is_always_a_valid_checkpoint),
         STORY(given_a_tensor_in_pieces_any_range_of_rows_is_read),
         STORY(given_pieces_with_a_gap_or_an_overlap_the_checkpoint_is_invalid),
+        STORY(given_no_file_handle_left_the_run_fails_and_no_file_is_blamed),
         STORY(given_any_allocation_refused_nothing_leaks_and_the_earlier_one_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -65,6 +65,7 @@ size_t oct_safetensors_dtype_bytes(oct_dtype dtype) {
 static oct_status find_header(const char *path, const uint8_t *bytes, size_t n_bytes,
                               size_t *header_bytes, oct_error *err) {
     uint64_t n = 0;
+    *header_bytes = 0;
     if (n_bytes < 8)
         return oct_fail(err, OCT_INVALID,
                         "%s: header length: expected a file of at least 8 bytes; got %zu", path,
@@ -94,6 +95,7 @@ typedef struct place {
 
 static oct_status read_shape(place at, const json_t *shape, oct_safetensors_tensor *tensor,
                              int64_t *n_elements, oct_error *err) {
+    *n_elements = 0;
     if (!json_is_array(shape))
         return oct_fail(err, OCT_INVALID, "%s: tensor '%s': shape: expected a list; got %s",
                         at.path, oct_show(at.name).text, oct_json_kind(shape));
@@ -123,6 +125,7 @@ static oct_status read_shape(place at, const json_t *shape, oct_safetensors_tens
 static oct_status read_offsets(place at, const json_t *offsets, size_t data_bytes, size_t *begin,
                                size_t *end, oct_error *err) {
     const json_t *a = json_array_get(offsets, 0), *b = json_array_get(offsets, 1);
+    *begin = *end = 0;
     if (json_array_size(offsets) != 2 || !json_is_integer(a) || !json_is_integer(b))
         return oct_fail(err, OCT_INVALID,
                         "%s: tensor '%s': data_offsets: expected a list of 2 integers", at.path,

@@ -16,7 +16,7 @@ struct oct_trainer {
     const oct_job *job;
     oct_trainer_options options;
     char *config_text; /* the job file as it was at the start, for checkpoints; NULL: none */
-    oct_ranks ranks; /* each reads sequences of its own and keeps a shard of the model */
+    oct_ranks ranks;   /* each reads sequences of its own and keeps a shard of the model */
 
     oct_model *model;
     oct_conversion *conversion; /* what became 8-bit; outlived by nothing: destroyed after model */

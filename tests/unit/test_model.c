@@ -434,8 +434,7 @@ static void given_an_expert_its_matrices_are_tensors_of_their_own_there(void **s
         }
         oct_model_destroy(model);
     }
-    assert_true(
-        oct_hf_expert_name(OCT_MODEL_DEEPSEEK_V3, "layers.3.moe.experts.w2", 17, name));
+    assert_true(oct_hf_expert_name(OCT_MODEL_DEEPSEEK_V3, "layers.3.moe.experts.w2", 17, name));
     assert_string_equal(name, "model.layers.3.mlp.experts.17.down_proj.weight");
     assert_false(oct_hf_expert_name(OCT_MODEL_LLAMA3, "layers.3.moe.experts.w2", 17, name));
     assert_false(oct_hf_expert_name(OCT_MODEL_QWEN3, "layers.3.moe.experts.w4", 17, name));

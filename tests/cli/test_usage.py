@@ -1,5 +1,10 @@
 """What a user sees who types the command line wrong: one line that names the neighbour, status 2."""
+import os
+import re
+
 from program import Program, main
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 
 
 class Usage(Program):
@@ -48,6 +53,49 @@ class Usage(Program):
 
     def test_given_help_the_commands_are_listed_on_standard_output(self):
         self.assertIn("info", self.accepted(["--help"]).stdout)
+
+    def commands(self):
+        """{"train": its help, "tokenizer encode": ...}: what the program says it has."""
+        def listed(help_text):
+            return re.findall(r"^  (\w+) {2,}", help_text.partition("\ncommands:\n")[2], re.M)
+        helps = {}
+        for name in listed(self.accepted(["--help"]).stdout):
+            text = self.accepted([name, "--help"]).stdout
+            for more in listed(text):
+                helps[name + " " + more] = self.accepted([name, more, "--help"]).stdout
+            if not listed(text):
+                helps[name] = text
+        return helps
+
+    def test_given_the_manual_page_it_has_every_command_and_option_and_no_other(self):
+        with open(os.path.join(ROOT, "docs", "octet.1")) as file:
+            page = file.read().replace("\\-", "-").partition(".SH COMMANDS")[2].partition(".PP\n")[0]
+        entries = {}
+        for entry in page.split(".TP\n")[1:]:
+            entries[re.match(r'\.BI "([a-z ]+?) *"', entry).group(1)] = entry
+        helps = self.commands()
+        self.assertEqual(sorted(entries), sorted(helps))
+        for name, text in helps.items():
+            options = text.partition("\noptions:\n")[2].partition("\n\n")[0]
+            known = set(re.findall(r"^  (--[a-z-]+)", options, re.M))
+            told = set(re.findall(r"--[a-z-]+(?![a-z.-])", entries[name]))
+            self.assertEqual(told, known, name)
+
+    def test_given_the_documents_they_name_no_command_that_is_not_there(self):
+        helps = self.commands()
+        words = {name.split()[0] for name in helps} | {"COMMAND"}
+        pages = [os.path.join(ROOT, "README.md")]
+        pages += [os.path.join(ROOT, "docs", name) for name in os.listdir(os.path.join(ROOT, "docs"))
+                  if name.endswith(".md")]
+        for page in pages:
+            with open(page) as file:
+                text = file.read()
+            for word in re.findall(r"(?:`|^build/cli/|^)octet ([a-z]+)", text, re.M):
+                self.assertIn(word, words, page)
+        with open(os.path.join(ROOT, "README.md")) as file:
+            readme = file.read()
+        for word in sorted(words - {"COMMAND"}):
+            self.assertRegex(readme, r"octet %s\b|`%s`" % (word, word))
 
     def test_given_version_it_is_printed(self):
         self.assertRegex(self.accepted(["--version"]).stdout, r"^octet \d+\.\d+\.\d+\n$")

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/checked.h"
+#include "base/log.h"
 #include "cli.h"
 #include "options.h"
 #include "terminal.h"
@@ -104,6 +105,10 @@ static oct_status plan(const oct_job *job, bool json, int64_t ranks, oct_error *
         status = oct_setup_frozen(job, model, err);
     if (status == OCT_OK)
         status = oct_conversion_create(job, model, &conversion, err);
+    /* The plan may be for another machine. */
+    oct_error here = {0};
+    if (status == OCT_OK && oct_conversion_check(conversion, &here) != OCT_OK)
+        oct_log_warning("octet train refuses this job on this machine: %s", here.message);
     if (status == OCT_OK)
         status = oct_ranks_plan_wire(job, model, oct_conversion_plan(conversion),
                                      n_ranks_of(job, ranks), &wire, err);
@@ -126,7 +131,10 @@ oct_status cli_plan(int argc, char **argv, oct_error *err) {
     const cli_spec spec = {
         .usage = "octet plan CONFIG [--json] [--ranks N] [--section.key=value ...]",
         .summary = "Shows what a job would convert to 8 bits, and why: a row for each linear and "
-                   "expert module.\nTrains nothing and needs no data.",
+                   "expert module.\nTrains nothing and needs no data. The job may be for another "
+                   "machine: what "
+                   "this one's CPU hasn't\n(gemm = \"aligned\") is a warning here and an error of "
+                   "octet train.",
         .options = options,
         .n_options = 2,
         .max_operands = 1,

@@ -80,18 +80,6 @@ static oct_status convert_row(const oct_plan_row *row) {
 }
 
 oct_status oct_plan_apply(const oct_plan *plan, oct_error *err) {
-    for (int64_t i = 0; i < plan->n_rows; i++) {
-        const oct_plan_row *row = &plan->rows[i];
-        if (row->recipe && !oct_gemm_supports(row->recipe->gemm)) {
-            oct_cpu_features cpu = oct_cpu_detect();
-            return oct_fail(
-                err, OCT_INVALID,
-                "gemm = \"%s\" needs AVX512-VNNI; this CPU (%s) %s; use \"auto\" or \"exact\"",
-                oct_gemm_mode_name(row->recipe->gemm), oct_cpu_model_name(),
-                cpu.avx512_vnni ? "has it, but OCTET_CPU caps the kernel set below it"
-                                : "lacks it");
-        }
-    }
     for (int64_t i = 0; i < plan->n_warnings; i++)
         oct_log_warning("%s", plan->warnings[i]);
     for (int64_t i = 0; i < plan->n_rows; i++)

@@ -14,7 +14,8 @@
 enum { MAX_SPECS = 64, MAX_RECIPES = 2 };
 
 struct oct_conversion {
-    oct_recipe recipes[MAX_RECIPES]; /* of linears, of experts */
+    oct_recipe recipes[MAX_RECIPES];  /* of linears, of experts */
+    const char *gemm_at[MAX_RECIPES]; /* place and key of their gemm */
     oct_converter_spec specs[MAX_SPECS];
     int64_t n_specs;
     oct_plan *plan;
@@ -130,6 +131,8 @@ oct_status oct_conversion_create(const oct_job *job, oct_model *model, oct_conve
     *out = NULL;
     if (!c)
         return oct_fail_memory(err);
+    c->gemm_at[0] = oct_job_at(job, LINEAR ".gemm");
+    c->gemm_at[1] = oct_job_at(job, GROUPED ".gemm");
     c->log_modules = job->model.print_after_conversion;
     if (yaml)
         status = read_mindspeed(c, job, err);
@@ -163,8 +166,26 @@ static void log_modules(const oct_plan *plan) {
     }
 }
 
+oct_status oct_conversion_check(const oct_conversion *c, oct_error *err) {
+    for (int64_t i = 0; i < c->plan->n_rows; i++) {
+        const oct_recipe *recipe = c->plan->rows[i].recipe;
+        if (!recipe || oct_gemm_supports(recipe->gemm))
+            continue;
+        return oct_fail(
+            err, OCT_INVALID,
+            "%s: \"%s\" needs AVX512-VNNI; this CPU (%s) %s; expected \"auto\" or "
+            "\"exact\"",
+            c->gemm_at[recipe - c->recipes], oct_gemm_mode_name(recipe->gemm), oct_cpu_model_name(),
+            oct_cpu_detect().avx512_vnni ? "has it, but OCTET_CPU caps the kernel set below it"
+                                         : "lacks it");
+    }
+    return OCT_OK;
+}
+
 oct_status oct_conversion_apply(oct_conversion *c, oct_error *err) {
-    oct_status status = oct_plan_apply(c->plan, err);
+    oct_status status = oct_conversion_check(c, err);
+    if (status == OCT_OK)
+        status = oct_plan_apply(c->plan, err);
     if (status == OCT_OK && c->log_modules)
         log_modules(c->plan);
     return status;

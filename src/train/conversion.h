@@ -17,7 +17,11 @@ void oct_conversion_destroy(oct_conversion *conversion); /* NULL is fine */
 
 const oct_plan *oct_conversion_plan(const oct_conversion *conversion);
 
-/* Carries the plan out on the model that it was made for. */
+/* Whether this machine can carry the plan out; OCT_INVALID names the key that asks for what its CPU
+ * hasn't. */
+oct_status oct_conversion_check(const oct_conversion *conversion, oct_error *err);
+
+/* Checks that too, then carries the plan out on the model that it was made for. */
 oct_status oct_conversion_apply(oct_conversion *conversion, oct_error *err);
 
 #endif

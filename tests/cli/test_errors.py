@@ -201,6 +201,14 @@ class Errors(Training):
         out = self.accepted(["train", "job.toml", "--checkpoint.initial_load_path=nowhere"]).stdout
         self.assertIn("checkpoint.initial_load_path = nowhere has no effect", out)
 
+    def test_given_products_that_the_cpu_lacks_plan_warns_of_what_train_refuses(self):
+        job = ["job.toml", "--model.converters=quantize.linear.mx", "--quantize.linear.mx.gemm=aligned"]
+        old = {**os.environ, "OCTET_CPU": "avx2"}
+        error = "command line: --quantize.linear.mx.gemm: \"aligned\" needs AVX512-VNNI"
+        self.refused(["train"] + job, error, env=old)
+        result = self.accepted(["plan"] + job, env=old)
+        self.assertIn("octet train refuses this job on this machine: " + error, result.stdout + result.stderr)
+
     def test_given_yaml_that_is_no_text_it_is_refused(self):
         for text in (b"training:\n  lr: \xff\n", b"training:\n  lr: 1\0\n", bytes(range(256)), b"\xc3"):
             self.write("wrong.yaml", text)

@@ -199,6 +199,9 @@ void oct_job_log_notes(const oct_job *job);
 /* Every effective value, one `section.key = value  # where` a line. Check b->failed after. */
 void oct_job_render(const oct_job *job, oct_strbuf *b);
 
+/* The value of `key`, a row with a field, as that line has it; "none" where it holds nothing. */
+void oct_job_render_value(const oct_job *job, const char *key, oct_strbuf *b);
+
 /* The table of all known keys of a file form: key, type, default, meaning. */
 typedef enum oct_job_markup { OCT_JOB_TEXT, OCT_JOB_MARKDOWN } oct_job_markup;
 void oct_job_render_keys(oct_job_form form, oct_job_markup markup, oct_strbuf *b);

@@ -216,6 +216,20 @@ static void put_values(const oct_job *job, const oct_schema *schema, oct_strbuf 
     }
 }
 
+void oct_job_render_value(const oct_job *job, const char *name, oct_strbuf *b) {
+    const oct_key *key = oct_schema_find(&oct_schema_titan, name, strlen(name));
+    size_t before = b->length;
+    if (!key)
+        key = oct_schema_find(&oct_schema_mindspeed, name, strlen(name));
+    if (key && key->offset != OCT_NO_MEMBER && put_member(job, key, b))
+        return;
+    if (!b->failed && b->length > before) { /* a number that says none */
+        b->length = before;
+        b->text[before] = '\0';
+    }
+    oct_strbuf_puts(b, "none");
+}
+
 void oct_job_render(const oct_job *job, oct_strbuf *b) {
     put_values(job, &oct_schema_titan, b);
     if (job->form == OCT_JOB_MINDSPEED)

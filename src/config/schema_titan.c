@@ -173,7 +173,8 @@ static const oct_key keys[] = {
     STRING(checkpoint.folder, "checkpoint", "folder of the checkpoints, under job.dump_folder"),
     INT(checkpoint.interval, COUNT, "500", "steps between saves"),
     STRING(checkpoint.initial_load_path, "none",
-           "checkpoint or Hugging Face folder to start from when there is none to resume"),
+           "checkpoint or Hugging Face folder to start from when there is none to resume; read "
+           "without enable too"),
     BOOL(checkpoint.initial_load_model_only, "true", "take the weights alone from it"),
     BOOL(checkpoint.initial_load_in_hf, "false", "it is a Hugging Face folder"),
     UNSUPPORTED(BOOL, checkpoint.initial_load_in_hf_quantized, NULL, "false",

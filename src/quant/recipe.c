@@ -9,6 +9,7 @@
 #include "base/nearest.h"
 
 #define MAX_PARTS 8
+#define MAX_ALSO 4
 
 static const struct {
     const char *name, *meaning;
@@ -33,13 +34,20 @@ const char *oct_recipe_list(void) {
            "E5M2 or HiF8; dynamic per_channel, mx-1-1-32 or mx-1-32-32 with E4M3 or E5M2";
 }
 
-static oct_status refuse(const char *name, const char *what, oct_error *err) {
-    const char *names[N_SHORT_NAMES];
+static oct_status refuse(const char *name, const char *what, const char *const *also, size_t n_also,
+                         oct_error *err) {
+    const char *names[N_SHORT_NAMES + MAX_ALSO];
+    char others[64] = "";
+    size_t n = 0, used = 0;
+    for (; n < n_also && n < MAX_ALSO && used < sizeof others; n++) {
+        names[n] = also[n];
+        used += (size_t)snprintf(others + used, sizeof others - used, "%s, ", also[n]);
+    }
     for (size_t i = 0; i < N_SHORT_NAMES; i++)
-        names[i] = short_names[i].name;
-    const char *near = oct_nearest_name(name, names, N_SHORT_NAMES);
-    return oct_fail(err, OCT_INVALID, "recipe \"%.100s\": %s%s%s%s; expected %s", name, what,
-                    near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "",
+        names[n++] = short_names[i].name;
+    const char *near = oct_nearest_name(name, names, n);
+    return oct_fail(err, OCT_INVALID, "recipe \"%.100s\": %s%s%s%s; expected %s%s", name, what,
+                    near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "", others,
                     oct_recipe_list());
 }
 
@@ -138,12 +146,17 @@ static const char *parse_long(char *text, oct_recipe *recipe) {
 }
 
 oct_status oct_recipe_parse(const char *name, oct_recipe *recipe, oct_error *err) {
+    return oct_recipe_parse_beside(name, NULL, 0, recipe, err);
+}
+
+oct_status oct_recipe_parse_beside(const char *name, const char *const *also, size_t n_also,
+                                   oct_recipe *recipe, oct_error *err) {
     char lower[sizeof recipe->name];
     size_t length = strlen(name);
     *recipe =
         (oct_recipe){.scale_mode = OCT_SCALE_RCEIL, .gemm = OCT_GEMM_AUTO, .amax_history_len = 16};
     if (length >= sizeof lower)
-        return refuse(name, "the name is too long", err);
+        return refuse(name, "the name is too long", also, n_also, err);
     memcpy(recipe->name, name, length + 1);
     for (size_t i = 0; i <= length; i++)
         lower[i] = (char)tolower((unsigned char)name[i]);
@@ -156,7 +169,7 @@ oct_status oct_recipe_parse(const char *name, oct_recipe *recipe, oct_error *err
     }
     const char *wrong = parse_long(lower, recipe);
     if (wrong)
-        return refuse(name, wrong, err);
+        return refuse(name, wrong, also, n_also, err);
     for (int role = 0; role < OCT_N_ROLES; role++)
         recipe->target[role] = full_range ? HIF8_FULL_RANGE_TARGET
                                           : default_target(recipe->format[role], (oct_role)role);

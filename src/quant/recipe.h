@@ -35,6 +35,11 @@ typedef struct oct_recipe {
  * mxfp8-32x32, hif8, hif8_full_range), case-insensitive. OCT_INVALID lists what is accepted. */
 oct_status oct_recipe_parse(const char *name, oct_recipe *recipe, oct_error *err);
 
+/* The same where n_also other names mean something to the caller: OCT_INVALID lists them first, and
+ * the nearest may be one of them. At most 4. */
+oct_status oct_recipe_parse_beside(const char *name, const char *const *also, size_t n_also,
+                                   oct_recipe *recipe, oct_error *err);
+
 /* floor, ceil, even, rceil; auto, exact, aligned. */
 oct_status oct_scale_mode_parse(const char *name, oct_scale_mode *mode, oct_error *err);
 oct_status oct_gemm_mode_parse(const char *name, oct_gemm_mode *mode, oct_error *err);

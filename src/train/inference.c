@@ -51,39 +51,6 @@ static oct_status find_checkpoint(const char *path, oct_checkpoint **checkpoint,
     return status;
 }
 
-/* The command line that the run had, from state.json; borrowed from `state`. */
-static oct_status read_overrides(const json_t *state, const char ***overrides, int *n,
-                                 oct_error *err) {
-    const json_t *list = json_object_get(state, "overrides");
-    size_t size = json_array_size(list);
-    *n = 0;
-    *overrides = oct_malloc_array(size + 1, sizeof **overrides);
-    if (!*overrides)
-        return oct_fail_memory(err);
-    for (size_t i = 0; i < size; i++) {
-        const char *text = json_string_value(json_array_get(list, i));
-        if (text)
-            (*overrides)[(*n)++] = text;
-    }
-    return OCT_OK;
-}
-
-static oct_status load_job(const oct_checkpoint *from, const json_t *state, const char *recipe,
-                           oct_job *job, oct_error *err) {
-    const char **overrides = NULL;
-    int n = 0;
-    if (!oct_checkpoint_config(from))
-        return oct_fail(err, OCT_INVALID, "%s: the checkpoint holds no job file",
-                        oct_checkpoint_path(from));
-    char *path = oct_path_join(oct_checkpoint_path(from), oct_checkpoint_config_name(from));
-    oct_status status = path ? read_overrides(state, &overrides, &n, err) : oct_fail_memory(err);
-    if (status == OCT_OK)
-        status = oct_variant_load(path, overrides, n, recipe, job, err);
-    oct_free(path);
-    oct_free(overrides);
-    return status;
-}
-
 static oct_status create_model(oct_inference *inference, const oct_checkpoint *from,
                                int64_t max_len, oct_error *err) {
     const oct_job *job = &inference->job;
@@ -140,7 +107,7 @@ oct_status oct_inference_open(const char *path, const oct_inference_options *opt
     if (status == OCT_OK) {
         state = json_loads(oct_checkpoint_state(from), 0, NULL);
         inference->steps_done = oct_checkpoint_step(from);
-        status = load_job(from, state, options->recipe, &inference->job, err);
+        status = oct_variant_load_saved(from, options->recipe, &inference->job, err);
     }
     if (status == OCT_OK)
         status = create_model(inference, from, options->max_len, err);

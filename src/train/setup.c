@@ -309,11 +309,7 @@ oct_status oct_setup_parameters(const oct_job *job, uint64_t seed, oct_model *mo
     const char *path = job->checkpoint.initial_load_path;
     oct_error cause = {0};
     oct_status status;
-    if (!job->checkpoint.enable || !path) {
-        if (path)
-            oct_log_warning("checkpoint.initial_load_path = %s has no effect: checkpoint.enable is "
-                            "false; training starts from random weights",
-                            path);
+    if (!path) {
         oct_model_init(model, seed);
         return OCT_OK;
     }

@@ -1,7 +1,8 @@
 /* Checkpoints of a run: saving the trainer's state and continuing from it.
  *
  * state.json holds {"version": 1, "steps_done", "n_consumed", "n_tokens_seen", "seed": decimal
- * text, "model_only", "tokenizer": path or null, "overrides": [the command line's]}. Invariant:
+ * text, "model_only", "tokenizer": path or null, "data_tokens": of the training data, "overrides":
+ * [the command line's]}. Invariant:
  * what is read back is all that the next step depends on, so a resumed run computes the same bits.
  */
 #include <errno.h>
@@ -19,6 +20,7 @@
 #include "train/collect.h"
 #include "train/setup.h"
 #include "train/state.h"
+#include "train/variant.h"
 
 enum { STATE_VERSION = 1 };
 
@@ -51,10 +53,11 @@ static char *render_state(const oct_trainer *t) {
     for (int i = 0; i < t->options.n_overrides; i++)
         json_array_append_new(overrides, json_string(t->options.overrides[i]));
     json_t *state =
-        json_pack("{s:i, s:I, s:I, s:I, s:s, s:b, s:s?, s:o}", "version", STATE_VERSION,
+        json_pack("{s:i, s:I, s:I, s:I, s:s, s:b, s:s?, s:I, s:o}", "version", STATE_VERSION,
                   "steps_done", (json_int_t)t->steps_done, "n_consumed", (json_int_t)t->n_consumed,
                   "n_tokens_seen", (json_int_t)t->n_tokens_seen, "seed", seed, "model_only",
-                  is_model_only(t), "tokenizer", tokenizer, "overrides", overrides);
+                  is_model_only(t), "tokenizer", tokenizer, "data_tokens",
+                  (json_int_t)oct_dataset_n_tokens(t->train), "overrides", overrides);
     char *text = state ? json_dumps(state, JSON_INDENT(1)) : NULL;
     json_decref(state);
     free(tokenizer);
@@ -288,6 +291,14 @@ static bool parse_seed(const char *text, uint64_t *seed) {
     return *text >= '0' && *text <= '9' && !*end && errno == 0;
 }
 
+static void warn_of_other_data(const oct_trainer *t, const json_t *saved) {
+    int64_t n = oct_dataset_n_tokens(t->train);
+    if (json_is_integer(saved) && json_integer_value(saved) != n)
+        oct_log_warning("resumed with other training data: it had %" JSON_INTEGER_FORMAT
+                        " tokens, it has %" PRId64 " now",
+                        json_integer_value(saved), n);
+}
+
 static oct_status read_state(oct_trainer *t, const oct_checkpoint *from, oct_error *err) {
     json_int_t steps_done, n_consumed, n_tokens_seen;
     int version, model_only;
@@ -312,6 +323,7 @@ static oct_status read_state(oct_trainer *t, const oct_checkpoint *from, oct_err
             oct_log_warning("the checkpoint's seed %" PRIu64 " is kept; debug.seed = %" PRIu64
                             " has no effect on a resumed run",
                             saved_seed, t->seed);
+        warn_of_other_data(t, json_object_get(state, "data_tokens"));
         t->seed = saved_seed;
         t->steps_done = steps_done;
         t->n_consumed = n_consumed;
@@ -359,15 +371,60 @@ static void warn_of_other_kernels(const oct_trainer *t, const oct_checkpoint *fr
                         oct_checkpoint_kernel_set(from), oct_checkpoint_gemm(from), set, gemm);
 }
 
+/* What decides the numbers of the steps to come, beside what a checkpoint holds. Lengths of a run
+ * and learning rates aren't here: those are changed on purpose. */
+static const char *const deciding_keys[] = {
+    "model.converters",
+    "quantize.linear.mx.recipe_name",
+    "quantize.linear.mx.filter_fqns",
+    "quantize.linear.mx.scale_mode",
+    "quantize.grouped_mm.mx.recipe_name",
+    "quantize.grouped_mm.mx.fqns",
+    "quantize.grouped_mm.mx.scale_mode",
+    "training.quantization_plan.recipe_name",
+    "training.quantization_plan.apply_modules",
+    "training.quantization_plan.ignored_modules",
+    "training.mixed_precision_param",
+    "training.dataset_path",
+    "training.seq_len",
+    "training.local_batch_size",
+    "training.global_batch_size",
+    "model.tokenizer_path",
+    "optimizer.name",
+};
+
+static void warn_of_other_value(const oct_job *before, const oct_job *now, const char *key) {
+    oct_strbuf was = {0}, is = {0};
+    oct_job_render_value(before, key, &was);
+    oct_job_render_value(now, key, &is);
+    if (!was.failed && !is.failed && strcmp(was.text, is.text) != 0)
+        oct_log_warning("resumed with another %s: was %s, is %s", key, was.text, is.text);
+    oct_strbuf_free(&was);
+    oct_strbuf_free(&is);
+}
+
+static void warn_of_another_job(const oct_trainer *t, const oct_checkpoint *from) {
+    oct_job before;
+    oct_error ignored = {0}; /* a job that isn't there, or that this version refuses */
+    if (oct_variant_load_saved(from, NULL, &before, &ignored) == OCT_OK)
+        for (size_t i = 0; i < sizeof deciding_keys / sizeof deciding_keys[0]; i++)
+            warn_of_other_value(&before, t->job, deciding_keys[i]);
+    oct_job_free(&before);
+}
+
 /* The newest checkpoint of the run itself; without one, checkpoint.initial_load_path if the job
  * takes all of it and not the weights alone. NULL: neither. */
 static oct_status find_start(const oct_trainer *t, oct_checkpoint **from, oct_error *err) {
     const oct_job *job = t->job;
-    char *folder = oct_trainer_checkpoint_folder(t);
-    if (!folder)
-        return oct_fail_memory(err);
-    oct_status status = oct_checkpoint_find(folder, job->checkpoint.load_step, from, err);
-    oct_free(folder);
+    oct_status status = OCT_OK;
+    *from = NULL;
+    if (job->checkpoint.enable) {
+        char *folder = oct_trainer_checkpoint_folder(t);
+        if (!folder)
+            return oct_fail_memory(err);
+        status = oct_checkpoint_find(folder, job->checkpoint.load_step, from, err);
+        oct_free(folder);
+    }
     if (status != OCT_OK || *from || !job->checkpoint.initial_load_path ||
         job->checkpoint.initial_load_model_only || job->checkpoint.initial_load_in_hf)
         return status;
@@ -376,7 +433,7 @@ static oct_status find_start(const oct_trainer *t, oct_checkpoint **from, oct_er
 
 oct_status oct_trainer_resume(oct_trainer *t, oct_error *err) {
     oct_checkpoint *from = NULL;
-    if (!t->job->checkpoint.enable || t->options.start == OCT_START_FRESH)
+    if (t->options.start == OCT_START_FRESH)
         return OCT_OK;
     oct_status status = find_start(t, &from, err);
     if (status != OCT_OK || !from)
@@ -388,6 +445,7 @@ oct_status oct_trainer_resume(oct_trainer *t, oct_error *err) {
         status = read_optimizer(t, from, err);
     if (status == OCT_OK) {
         warn_of_other_kernels(t, from);
+        warn_of_another_job(t, from);
         oct_log_info("Resumed from %s", oct_checkpoint_path(from));
     }
     oct_checkpoint_close(from);

@@ -2,10 +2,12 @@
  * read and checked in one way only. */
 #include "train/variant.h"
 
+#include <jansson.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/alloc.h"
+#include "base/fs.h"
 #include "quant/recipe.h"
 
 enum { MAX_EXTRA = 4 };
@@ -15,8 +17,14 @@ typedef struct extras {
     int n;
 } extras;
 
+static const char *const high_precision[] = {"bf16", "fp32"};
+enum { N_HIGH_PRECISION = sizeof high_precision / sizeof high_precision[0] };
+
 static bool is_high_precision(const char *recipe) {
-    return strcasecmp(recipe, "bf16") == 0 || strcasecmp(recipe, "fp32") == 0;
+    for (int i = 0; i < N_HIGH_PRECISION; i++)
+        if (strcasecmp(recipe, high_precision[i]) == 0)
+            return true;
+    return false;
 }
 
 static bool has_item(const oct_job_list *list, const char *name) {
@@ -91,7 +99,7 @@ oct_status oct_variant_load(const char *path, const char *const *overrides, int 
     oct_status status = OCT_OK;
     *job = (oct_job){0};
     if (recipe && !is_high_precision(recipe))
-        status = oct_recipe_parse(recipe, &parsed, err);
+        status = oct_recipe_parse_beside(recipe, high_precision, N_HIGH_PRECISION, &parsed, err);
     if (status == OCT_OK)
         status = oct_job_load(path, overrides, n_overrides, job, err);
     if (status != OCT_OK || !recipe)
@@ -107,5 +115,41 @@ oct_status oct_variant_load(const char *path, const char *const *overrides, int 
             strcasecmp(recipe, "fp32") == 0 ? OCT_JOB_FLOAT32 : OCT_JOB_BFLOAT16;
     for (int i = 0; i < e.n; i++)
         oct_strbuf_free(&e.text[i]);
+    return status;
+}
+
+/* The command line that the run had, from state.json; borrowed from `state`. */
+static oct_status read_overrides(const json_t *state, const char ***overrides, int *n,
+                                 oct_error *err) {
+    const json_t *list = json_object_get(state, "overrides");
+    size_t size = json_array_size(list);
+    *n = 0;
+    *overrides = oct_malloc_array(size + 1, sizeof **overrides);
+    if (!*overrides)
+        return oct_fail_memory(err);
+    for (size_t i = 0; i < size; i++) {
+        const char *text = json_string_value(json_array_get(list, i));
+        if (text)
+            (*overrides)[(*n)++] = text;
+    }
+    return OCT_OK;
+}
+
+oct_status oct_variant_load_saved(const oct_checkpoint *from, const char *recipe, oct_job *job,
+                                  oct_error *err) {
+    const char **overrides = NULL;
+    int n = 0;
+    *job = (oct_job){0};
+    if (!oct_checkpoint_config(from))
+        return oct_fail(err, OCT_INVALID, "%s: the checkpoint holds no job file",
+                        oct_checkpoint_path(from));
+    json_t *state = json_loads(oct_checkpoint_state(from), 0, NULL);
+    char *path = oct_path_join(oct_checkpoint_path(from), oct_checkpoint_config_name(from));
+    oct_status status = path ? read_overrides(state, &overrides, &n, err) : oct_fail_memory(err);
+    if (status == OCT_OK)
+        status = oct_variant_load(path, overrides, n, recipe, job, err);
+    oct_free(path);
+    oct_free(overrides);
+    json_decref(state);
     return status;
 }

@@ -3,6 +3,7 @@
 #define OCT_TRAIN_VARIANT_H
 
 #include "config/job.h"
+#include "io/checkpoint.h"
 
 /* Loads the job as oct_job_load does, then with all that `recipe` decides in its place:
  *   bf16  nothing in 8 bits, activations in bf16
@@ -12,5 +13,10 @@
  * NULL: the job as it is. OCT_INVALID: an unknown recipe, or what oct_job_load refuses. */
 oct_status oct_variant_load(const char *path, const char *const *overrides, int n_overrides,
                             const char *recipe, oct_job *job, oct_error *err);
+
+/* The same for the job, command line included, that a checkpoint was saved by. OCT_INVALID also
+ * where the checkpoint holds no job file. */
+oct_status oct_variant_load_saved(const oct_checkpoint *from, const char *recipe, oct_job *job,
+                                  oct_error *err);
 
 #endif

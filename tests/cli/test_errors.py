@@ -197,9 +197,39 @@ class Errors(Training):
         self.refused(["train", "job.toml", "--training.dataset_path=longer"], "longer", "expected %d; got %d"
                      % (len(packed) - 64, len(packed) - 63))
 
-    def test_given_initial_weights_that_are_not_loaded_the_run_says_so(self):
-        out = self.accepted(["train", "job.toml", "--checkpoint.initial_load_path=nowhere"]).stdout
-        self.assertIn("checkpoint.initial_load_path = nowhere has no effect", out)
+    def test_given_initial_weights_they_are_read_whether_or_not_checkpoints_are_saved(self):
+        self.refused(["train", "job.toml", "--checkpoint.initial_load_path=nowhere"],
+                     "command line: --checkpoint.initial_load_path: ", "nowhere")
+        self.accepted(["train", "job.toml", "--checkpoint.enable", "--job.dump_folder=first"])
+        step = "--checkpoint.initial_load_path=first/checkpoint/step-2"
+        out = self.accepted(["train", "job.toml", step]).stdout
+        self.assertIn("Loaded initial weights from first/checkpoint/step-2", out)
+        out = self.accepted(["train", "job.toml", step, "--checkpoint.no-initial_load_model_only"]).stdout
+        self.assertIn("Resumed from first/checkpoint/step-2", out)
+        self.assertIn("Training starts at step 3", out)
+
+    def test_given_an_unknown_recipe_to_compare_or_eval_those_without_8_bits_are_listed_too(self):
+        self.refused(["compare", "job.toml", "--recipes", "bf16,bf61"], "did you mean \"bf16\"?",
+                     "expected bf16, fp32, mxfp8,")
+        self.accepted(["train", "job.toml", "--checkpoint.enable"])
+        self.refused(["eval", "out", "text.txt", "--recipe", "fp23"], "did you mean \"fp32\"?",
+                     "expected bf16, fp32, mxfp8,")
+        self.refused(["eval", "out", "text.txt", "--recipe", "mxfp9"], "did you mean \"mxfp8\"?", "bf16")
+
+    def test_given_another_job_on_resuming_each_key_is_told_with_what_it_was(self):
+        run = ["train", "job.toml", "--checkpoint.enable"]
+        self.accepted(run + ["--training.steps=2"])
+        with open(self.path("text.txt")) as file:
+            self.write("other.txt", file.read() + " amen" * 500)
+        convert = ["--model.converters=quantize.linear.mx", "--quantize.linear.mx.recipe_name=hif8"]
+        result = self.accepted(run + convert + ["--training.dataset_path=other.txt", "--debug.seed=6"])
+        for line in ("another model.converters: was [], is [\"quantize.linear.mx\"]",
+                     "another quantize.linear.mx.recipe_name: was \"mxfp8\", is \"hif8\"",
+                     "another training.dataset_path: was \"text.txt\", is \"other.txt\"",
+                     "resumed with other training data: it had ", "debug.seed = 6 has no effect"):
+            self.assertIn(line, result.stdout + result.stderr)
+        result = self.accepted(run + convert + ["--training.dataset_path=other.txt", "--training.steps=5"])
+        self.assertNotIn("resumed with", result.stdout + result.stderr)
 
     def test_given_products_that_the_cpu_lacks_plan_warns_of_what_train_refuses(self):
         job = ["job.toml", "--model.converters=quantize.linear.mx", "--quantize.linear.mx.gemm=aligned"]

@@ -5,13 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
-#include "nn/step.h"
-#include "op/attention.h"
-
-typedef struct kept_heads {
-    oct_tensor q, k, v, o; /* with norms: q and k as they came from the linears */
-    float *lse;            /* (B,H,S) */
-} kept_heads;
+#include "nn/heads.h"
 
 oct_status oct_rotary_reserve(oct_rotary *rotary, int64_t n_positions) {
     if (n_positions <= rotary->n_positions)
@@ -65,36 +59,13 @@ static oct_status prepare_heads(const oct_attention *a, oct_step *step, oct_norm
     return rotate(a, step, turned, OCT_ROPE_FORWARD);
 }
 
-static oct_status attend(const oct_attention *a, oct_step *step, const oct_tensor *q,
-                         const oct_tensor *k, kept_heads *kept) {
+/* With norms the kept q and k are as they came from the linears. */
+static oct_status run_forward(oct_module *m, oct_step *step, const oct_tensor *x, oct_heads *kept,
+                              oct_tensor *y) {
+    oct_attention *a = (oct_attention *)m;
     oct_attention_shape shape = shape_of(a, step);
-    if (step->kv)
-        return oct_kv_cache_attend(step, a->config.layer, &shape, q, k, &kept->v, &kept->o);
-    return oct_attention_forward(&shape, q, k, &kept->v, &kept->o, kept->lse, step->scratch);
-}
-
-/* Allocates q, k, v, o and the sums: on the saved stack when saving. */
-static oct_status allocate(const oct_attention *a, oct_step *step, kept_heads *k) {
-    const oct_attention_config *c = &a->config;
-    int64_t T = step->B * step->S, wide = c->n_heads * c->head_dim,
-            narrow = c->n_kv_heads * c->head_dim;
-    k->q = oct_step_tensor(step, step->activation, T, wide, true);
-    k->k = oct_step_tensor(step, step->activation, T, narrow, true);
-    k->v = oct_step_tensor(step, step->activation, T, narrow, true);
-    k->o = oct_step_tensor(step, step->activation, T, wide, true);
-    k->lse = NULL;
-    if (!k->q.data || !k->k.data || !k->v.data || !k->o.data)
-        return OCT_NO_MEMORY;
-    if (step->save == OCT_SAVE_NOTHING)
-        return OCT_OK;
-    k->lse = oct_arena_alloc_array(step->saved, (size_t)(T * c->n_heads), sizeof *k->lse);
-    return k->lse ? OCT_OK : OCT_NO_MEMORY;
-}
-
-static oct_status run_forward(oct_attention *a, oct_step *step, const oct_tensor *x,
-                              kept_heads *kept, oct_tensor *y) {
     oct_status status = oct_rotary_reserve(a->config.rotary, step->position + step->S);
-    if (status || (status = allocate(a, step, kept)) ||
+    if (status || (status = oct_heads_allocate(step, &shape, kept)) ||
         (status = oct_forward(&a->wq->base, step, x, &kept->q)) ||
         (status = oct_forward(&a->wk->base, step, x, &kept->k)) ||
         (status = oct_forward(&a->wv->base, step, x, &kept->v)))
@@ -102,23 +73,13 @@ static oct_status run_forward(oct_attention *a, oct_step *step, const oct_tensor
     oct_tensor q, k;
     if ((status = prepare_heads(a, step, a->q_norm, &kept->q, &q)) ||
         (status = prepare_heads(a, step, a->k_norm, &kept->k, &k)) ||
-        (status = attend(a, step, &q, &k, kept)))
+        (status = oct_heads_attend(step, a->config.layer, &shape, &q, &k, kept)))
         return status;
     return oct_forward(&a->wo->base, step, &kept->o, y);
 }
 
 static oct_status forward(oct_module *m, oct_step *step, const oct_tensor *x, oct_tensor *y) {
-    kept_heads local, *k = &local;
-    if (step->save == OCT_SAVE_FOR_BACKWARD) {
-        k = oct_step_keep(step, sizeof *k);
-        if (!k)
-            return OCT_NO_MEMORY;
-        m->saved = k;
-    }
-    oct_step_mark mark = oct_step_enter(step);
-    oct_status status = run_forward((oct_attention *)m, step, x, k, y);
-    oct_step_leave(step, mark);
-    return status;
+    return oct_heads_forward(m, step, x, y, run_forward);
 }
 
 /* Normalises and rotates again what was kept raw; without a norm the kept tensor is ready. */
@@ -143,15 +104,11 @@ static oct_status unprepare_heads(const oct_attention *a, oct_step *step, oct_no
     return oct_backward(&norm->base, step, dx, dx, OCT_OVERWRITE);
 }
 
-static oct_tensor scratch_like(oct_step *step, const oct_tensor *t) {
-    return oct_step_scratch(step, t->dtype, oct_tensor_rows(t), oct_tensor_cols(t));
-}
-
-/* dq, dk, dv: gradients of what wq, wk, wv gave. */
-static oct_status attend_backward(oct_attention *a, oct_step *step, const oct_tensor *dy,
-                                  oct_tensor *dq, oct_tensor *dk, oct_tensor *dv) {
-    kept_heads *kept = a->base.saved;
-    oct_tensor d_o = scratch_like(step, &kept->o), q, k;
+static oct_status attend_back(oct_module *m, oct_step *step, const oct_tensor *dy,
+                              oct_head_grads *grads) {
+    oct_attention *a = (oct_attention *)m;
+    oct_heads *kept = m->saved;
+    oct_tensor d_o = oct_heads_scratch_like(step, &kept->o), q, k;
     if (!d_o.data)
         return OCT_NO_MEMORY;
     oct_status status = oct_backward(&a->wo->base, step, dy, &d_o, OCT_OVERWRITE);
@@ -159,35 +116,25 @@ static oct_status attend_backward(oct_attention *a, oct_step *step, const oct_te
         (status = restore_heads(a, step, a->k_norm, &kept->k, &k)))
         return status;
     oct_attention_shape shape = shape_of(a, step);
-    status = oct_attention_backward(&shape, &q, &k, &kept->v, &kept->o, kept->lse, &d_o, dq, dk, dv,
-                                    step->scratch);
-    if (status || (status = unprepare_heads(a, step, a->q_norm, dq)))
+    status = oct_attention_backward(&shape, &q, &k, &kept->v, &kept->o, kept->lse, &d_o, &grads->q,
+                                    &grads->k, &grads->v, step->scratch);
+    if (status || (status = unprepare_heads(a, step, a->q_norm, &grads->q)))
         return status;
-    return unprepare_heads(a, step, a->k_norm, dk);
+    return unprepare_heads(a, step, a->k_norm, &grads->k);
 }
 
-static oct_status run_backward(oct_attention *a, oct_step *step, const oct_tensor *dy,
-                               oct_tensor *dx, oct_accumulate accumulate) {
-    const kept_heads *kept = a->base.saved;
-    oct_tensor dq = scratch_like(step, &kept->q), dk = scratch_like(step, &kept->k),
-               dv = scratch_like(step, &kept->v);
-    if (!dq.data || !dk.data || !dv.data)
-        return OCT_NO_MEMORY;
-    oct_step_mark mark = oct_step_enter(step);
-    oct_status status = attend_backward(a, step, dy, &dq, &dk, &dv);
-    oct_step_leave(step, mark);
-    if (status || (status = oct_backward(&a->wq->base, step, &dq, dx, accumulate)) ||
-        (status = oct_backward(&a->wk->base, step, &dk, dx, OCT_ADD_TO_OUTPUT)))
+static oct_status project_back(oct_module *m, oct_step *step, oct_head_grads *grads, oct_tensor *dx,
+                               oct_accumulate accumulate) {
+    oct_attention *a = (oct_attention *)m;
+    oct_status status = oct_backward(&a->wq->base, step, &grads->q, dx, accumulate);
+    if (status || (status = oct_backward(&a->wk->base, step, &grads->k, dx, OCT_ADD_TO_OUTPUT)))
         return status;
-    return oct_backward(&a->wv->base, step, &dv, dx, OCT_ADD_TO_OUTPUT);
+    return oct_backward(&a->wv->base, step, &grads->v, dx, OCT_ADD_TO_OUTPUT);
 }
 
 static oct_status backward(oct_module *m, oct_step *step, const oct_tensor *dy, oct_tensor *dx,
                            oct_accumulate accumulate) {
-    oct_step_mark mark = oct_step_enter(step);
-    oct_status status = run_backward((oct_attention *)m, step, dy, dx, accumulate);
-    oct_step_leave(step, mark);
-    return status;
+    return oct_heads_backward(m, step, dy, dx, accumulate, attend_back, project_back);
 }
 
 static bool passes_input(const oct_module *m) {

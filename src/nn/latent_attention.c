@@ -2,14 +2,7 @@
 #include "nn/latent_attention.h"
 
 #include "base/alloc.h"
-#include "nn/step.h"
-#include "op/attention.h"
-
-/* What forward leaves for backward. */
-typedef struct kept {
-    oct_tensor q, k, v, o; /* q and k rotated */
-    float *lse;            /* (B,H,S) */
-} kept;
+#include "nn/heads.h"
 
 static int64_t qk_dim(const oct_latent_attention *a) {
     return a->config.heads.nope_dim + a->config.heads.rope_dim;
@@ -77,69 +70,38 @@ static oct_status project_kv(oct_latent_attention *a, oct_step *step, const oct_
     return oct_latent_heads(&c->heads, &up, &k_rope, k, v);
 }
 
-/* Allocates q, k, v, o and the sums: on the saved stack when saving. */
-static oct_status allocate(const oct_latent_attention *a, oct_step *step, kept *k) {
-    int64_t T = step->B * step->S, H = a->config.heads.n_heads;
-    k->q = oct_step_tensor(step, step->activation, T, H * qk_dim(a), true);
-    k->k = oct_step_tensor(step, step->activation, T, H * qk_dim(a), true);
-    k->v = oct_step_tensor(step, step->activation, T, H * a->config.heads.v_dim, true);
-    k->o = oct_step_tensor(step, step->activation, T, H * a->config.heads.v_dim, true);
-    k->lse = NULL;
-    if (!k->q.data || !k->k.data || !k->v.data || !k->o.data)
-        return OCT_NO_MEMORY;
-    if (step->save == OCT_SAVE_NOTHING)
-        return OCT_OK;
-    k->lse = oct_arena_alloc_array(step->saved, (size_t)(T * H), sizeof *k->lse);
-    return k->lse ? OCT_OK : OCT_NO_MEMORY;
-}
-
-static oct_status attend(const oct_latent_attention *a, oct_step *step, kept *k) {
-    oct_attention_shape shape = shape_of(a, step);
-    if (step->kv)
-        return oct_kv_cache_attend(step, a->config.layer, &shape, &k->q, &k->k, &k->v, &k->o);
-    return oct_attention_forward(&shape, &k->q, &k->k, &k->v, &k->o, k->lse, step->scratch);
-}
-
-static oct_status run_forward(oct_latent_attention *a, oct_step *step, const oct_tensor *x, kept *k,
+/* The kept q and k are rotated. */
+static oct_status run_forward(oct_module *m, oct_step *step, const oct_tensor *x, oct_heads *kept,
                               oct_tensor *y) {
+    oct_latent_attention *a = (oct_latent_attention *)m;
+    oct_attention_shape shape = shape_of(a, step);
     oct_status status = oct_rotary_reserve(a->config.rotary, step->position + step->S);
-    if (status || (status = allocate(a, step, k)) || (status = project_q(a, step, x, &k->q)) ||
-        (status = rotate_q(a, step, &k->q, OCT_ROPE_FORWARD)) ||
-        (status = project_kv(a, step, x, &k->k, &k->v)) || (status = attend(a, step, k)))
+    if (status || (status = oct_heads_allocate(step, &shape, kept)) ||
+        (status = project_q(a, step, x, &kept->q)) ||
+        (status = rotate_q(a, step, &kept->q, OCT_ROPE_FORWARD)) ||
+        (status = project_kv(a, step, x, &kept->k, &kept->v)) ||
+        (status = oct_heads_attend(step, a->config.layer, &shape, &kept->q, &kept->k, kept)))
         return status;
-    return oct_forward(&a->wo->base, step, &k->o, y);
+    return oct_forward(&a->wo->base, step, &kept->o, y);
 }
 
 static oct_status forward(oct_module *m, oct_step *step, const oct_tensor *x, oct_tensor *y) {
-    kept local, *k = &local;
-    if (step->save == OCT_SAVE_FOR_BACKWARD) {
-        k = oct_step_keep(step, sizeof *k);
-        if (!k)
-            return OCT_NO_MEMORY;
-        m->saved = k;
-    }
-    oct_step_mark mark = oct_step_enter(step);
-    oct_status status = run_forward((oct_latent_attention *)m, step, x, k, y);
-    oct_step_leave(step, mark);
-    return status;
+    return oct_heads_forward(m, step, x, y, run_forward);
 }
 
-static oct_tensor scratch_like(oct_step *step, const oct_tensor *t) {
-    return oct_step_scratch(step, t->dtype, oct_tensor_rows(t), oct_tensor_cols(t));
-}
-
-static oct_status attend_backward(oct_latent_attention *a, oct_step *step, const oct_tensor *dy,
-                                  oct_tensor *dq, oct_tensor *dk, oct_tensor *dv) {
-    const kept *k = a->base.saved;
-    oct_tensor d_o = scratch_like(step, &k->o);
+static oct_status attend_back(oct_module *m, oct_step *step, const oct_tensor *dy,
+                              oct_head_grads *grads) {
+    oct_latent_attention *a = (oct_latent_attention *)m;
+    const oct_heads *k = m->saved;
+    oct_tensor d_o = oct_heads_scratch_like(step, &k->o);
     if (!d_o.data)
         return OCT_NO_MEMORY;
     oct_status status = oct_backward(&a->wo->base, step, dy, &d_o, OCT_OVERWRITE);
     if (status)
         return status;
     oct_attention_shape shape = shape_of(a, step);
-    return oct_attention_backward(&shape, &k->q, &k->k, &k->v, &k->o, k->lse, &d_o, dq, dk, dv,
-                                  step->scratch);
+    return oct_attention_backward(&shape, &k->q, &k->k, &k->v, &k->o, k->lse, &d_o, &grads->q,
+                                  &grads->k, &grads->v, step->scratch);
 }
 
 static oct_status backward_q(oct_latent_attention *a, oct_step *step, oct_tensor *dq,
@@ -178,27 +140,16 @@ static oct_status backward_kv(oct_latent_attention *a, oct_step *step, const oct
     return oct_backward(&a->wkv_a->base, step, &both, dx, OCT_ADD_TO_OUTPUT);
 }
 
-static oct_status run_backward(oct_latent_attention *a, oct_step *step, const oct_tensor *dy,
-                               oct_tensor *dx, oct_accumulate accumulate) {
-    const kept *k = a->base.saved;
-    oct_tensor dq = scratch_like(step, &k->q), dk = scratch_like(step, &k->k),
-               dv = scratch_like(step, &k->v);
-    if (!dq.data || !dk.data || !dv.data)
-        return OCT_NO_MEMORY;
-    oct_step_mark mark = oct_step_enter(step);
-    oct_status status = attend_backward(a, step, dy, &dq, &dk, &dv);
-    oct_step_leave(step, mark);
-    if (status || (status = backward_q(a, step, &dq, dx, accumulate)))
-        return status;
-    return backward_kv(a, step, &dk, &dv, dx);
+static oct_status project_back(oct_module *m, oct_step *step, oct_head_grads *grads, oct_tensor *dx,
+                               oct_accumulate accumulate) {
+    oct_latent_attention *a = (oct_latent_attention *)m;
+    oct_status status = backward_q(a, step, &grads->q, dx, accumulate);
+    return status ? status : backward_kv(a, step, &grads->k, &grads->v, dx);
 }
 
 static oct_status backward(oct_module *m, oct_step *step, const oct_tensor *dy, oct_tensor *dx,
                            oct_accumulate accumulate) {
-    oct_step_mark mark = oct_step_enter(step);
-    oct_status status = run_backward((oct_latent_attention *)m, step, dy, dx, accumulate);
-    oct_step_leave(step, mark);
-    return status;
+    return oct_heads_backward(m, step, dy, dx, accumulate, attend_back, project_back);
 }
 
 static oct_module *first_of_q(const oct_latent_attention *a) {

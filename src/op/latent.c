@@ -15,14 +15,16 @@ static rows rows_of(const oct_tensor *x) {
     return (rows){x->data, (size_t)oct_tensor_cols(x) * oct_dtype_bytes(x->dtype)};
 }
 
-typedef struct latent_run {
+typedef struct latent_run latent_run;
+struct latent_run {
     int64_t T, rows_per_task;
-    rows whole, left, right;   /* split and join */
-    oct_latent_shape shape;    /* in elements */
-    size_t nope, rope, v_size; /* in bytes of a head */
+    void (*row)(const latent_run *run, size_t t); /* what is done to row t */
+    rows whole, left, right;                      /* split and join */
+    oct_latent_shape shape;                       /* in elements */
+    size_t nope, rope, v_size;                    /* in bytes of a head */
     oct_dtype dtype;
     rows up, k, v, k_rope;
-} latent_run;
+};
 
 static bool same_rows(const oct_tensor *a, const oct_tensor *b) {
     return oct_op_is_dense(a) && a->dtype == b->dtype && oct_tensor_rows(a) == oct_tensor_rows(b);
@@ -34,34 +36,30 @@ static latent_run new_run(const oct_tensor *widest) {
                         .dtype = widest->dtype};
 }
 
-static void run_rows(latent_run *run, oct_task task) {
-    oct_parallel(oct_ceil_div(run->T, run->rows_per_task), task, run);
-}
-
-static void split_task(void *context, int64_t task, int thread) {
+static void rows_task(void *context, int64_t task, int thread) {
     (void)thread;
     const latent_run *run = context;
     size_t first = (size_t)(task * run->rows_per_task);
     size_t n = (size_t)oct_op_task_length(task, run->rows_per_task, run->T);
-    for (size_t t = first; t < first + n; t++) {
-        const unsigned char *from = run->whole.data + t * run->whole.n_bytes;
-        memcpy(run->left.data + t * run->left.n_bytes, from, run->left.n_bytes);
-        memcpy(run->right.data + t * run->right.n_bytes, from + run->left.n_bytes,
-               run->right.n_bytes);
-    }
+    for (size_t t = first; t < first + n; t++)
+        run->row(run, t);
 }
 
-static void join_task(void *context, int64_t task, int thread) {
-    (void)thread;
-    const latent_run *run = context;
-    size_t first = (size_t)(task * run->rows_per_task);
-    size_t n = (size_t)oct_op_task_length(task, run->rows_per_task, run->T);
-    for (size_t t = first; t < first + n; t++) {
-        unsigned char *to = run->whole.data + t * run->whole.n_bytes;
-        memcpy(to, run->left.data + t * run->left.n_bytes, run->left.n_bytes);
-        memcpy(to + run->left.n_bytes, run->right.data + t * run->right.n_bytes,
-               run->right.n_bytes);
-    }
+static void run_rows(latent_run *run, void (*row)(const latent_run *run, size_t t)) {
+    run->row = row;
+    oct_parallel(oct_ceil_div(run->T, run->rows_per_task), rows_task, run);
+}
+
+static void split_row(const latent_run *run, size_t t) {
+    const unsigned char *from = run->whole.data + t * run->whole.n_bytes;
+    memcpy(run->left.data + t * run->left.n_bytes, from, run->left.n_bytes);
+    memcpy(run->right.data + t * run->right.n_bytes, from + run->left.n_bytes, run->right.n_bytes);
+}
+
+static void join_row(const latent_run *run, size_t t) {
+    unsigned char *to = run->whole.data + t * run->whole.n_bytes;
+    memcpy(to, run->left.data + t * run->left.n_bytes, run->left.n_bytes);
+    memcpy(to + run->left.n_bytes, run->right.data + t * run->right.n_bytes, run->right.n_bytes);
 }
 
 static bool parts_fit(const oct_tensor *whole, const oct_tensor *left, const oct_tensor *right) {
@@ -76,7 +74,7 @@ oct_status oct_latent_split(const oct_tensor *latent_rope, oct_tensor *latent, o
     run.whole = rows_of(latent_rope);
     run.left = rows_of(latent);
     run.right = rows_of(k_rope);
-    run_rows(&run, split_task);
+    run_rows(&run, split_row);
     return OCT_OK;
 }
 
@@ -88,7 +86,7 @@ oct_status oct_latent_join(const oct_tensor *latent, const oct_tensor *k_rope,
     run.whole = rows_of(latent_rope);
     run.left = rows_of(latent);
     run.right = rows_of(k_rope);
-    run_rows(&run, join_task);
+    run_rows(&run, join_row);
     return OCT_OK;
 }
 
@@ -116,24 +114,18 @@ static latent_run new_heads_run(const oct_latent_shape *s, const oct_tensor *up,
     return run;
 }
 
-static void heads_task(void *context, int64_t task, int thread) {
-    (void)thread;
-    const latent_run *run = context;
-    size_t first = (size_t)(task * run->rows_per_task);
-    size_t n = (size_t)oct_op_task_length(task, run->rows_per_task, run->T);
-    for (size_t t = first; t < first + n; t++) {
-        const unsigned char *up = run->up.data + t * run->up.n_bytes;
-        const unsigned char *k_rope = run->k_rope.data + t * run->k_rope.n_bytes;
-        unsigned char *k = run->k.data + t * run->k.n_bytes;
-        unsigned char *v = run->v.data + t * run->v.n_bytes;
-        for (int64_t h = 0; h < run->shape.n_heads; h++) {
-            memcpy(k, up, run->nope);
-            memcpy(k + run->nope, k_rope, run->rope);
-            memcpy(v, up + run->nope, run->v_size);
-            k += run->nope + run->rope;
-            v += run->v_size;
-            up += run->nope + run->v_size;
-        }
+static void heads_row(const latent_run *run, size_t t) {
+    const unsigned char *up = run->up.data + t * run->up.n_bytes;
+    const unsigned char *k_rope = run->k_rope.data + t * run->k_rope.n_bytes;
+    unsigned char *k = run->k.data + t * run->k.n_bytes;
+    unsigned char *v = run->v.data + t * run->v.n_bytes;
+    for (int64_t h = 0; h < run->shape.n_heads; h++) {
+        memcpy(k, up, run->nope);
+        memcpy(k + run->nope, k_rope, run->rope);
+        memcpy(v, up + run->nope, run->v_size);
+        k += run->nope + run->rope;
+        v += run->v_size;
+        up += run->nope + run->v_size;
     }
 }
 
@@ -142,7 +134,7 @@ oct_status oct_latent_heads(const oct_latent_shape *shape, const oct_tensor *up,
     if (!heads_fit(shape, up, k_rope, k, v))
         return OCT_INVALID;
     latent_run run = new_heads_run(shape, up, k_rope, k, v);
-    run_rows(&run, heads_task);
+    run_rows(&run, heads_row);
     return OCT_OK;
 }
 
@@ -176,23 +168,17 @@ static void sum_heads(const latent_run *run, const unsigned char *dk, unsigned c
     }
 }
 
-static void heads_backward_task(void *context, int64_t task, int thread) {
-    (void)thread;
-    const latent_run *run = context;
-    size_t first = (size_t)(task * run->rows_per_task);
-    size_t n = (size_t)oct_op_task_length(task, run->rows_per_task, run->T);
-    for (size_t t = first; t < first + n; t++) {
-        unsigned char *dup = run->up.data + t * run->up.n_bytes;
-        const unsigned char *dk = run->k.data + t * run->k.n_bytes;
-        const unsigned char *dv = run->v.data + t * run->v.n_bytes;
-        sum_heads(run, dk, run->k_rope.data + t * run->k_rope.n_bytes);
-        for (int64_t h = 0; h < run->shape.n_heads; h++) {
-            memcpy(dup, dk, run->nope);
-            memcpy(dup + run->nope, dv, run->v_size);
-            dk += run->nope + run->rope;
-            dv += run->v_size;
-            dup += run->nope + run->v_size;
-        }
+static void heads_backward_row(const latent_run *run, size_t t) {
+    unsigned char *dup = run->up.data + t * run->up.n_bytes;
+    const unsigned char *dk = run->k.data + t * run->k.n_bytes;
+    const unsigned char *dv = run->v.data + t * run->v.n_bytes;
+    sum_heads(run, dk, run->k_rope.data + t * run->k_rope.n_bytes);
+    for (int64_t h = 0; h < run->shape.n_heads; h++) {
+        memcpy(dup, dk, run->nope);
+        memcpy(dup + run->nope, dv, run->v_size);
+        dk += run->nope + run->rope;
+        dv += run->v_size;
+        dup += run->nope + run->v_size;
     }
 }
 
@@ -201,6 +187,6 @@ oct_status oct_latent_heads_backward(const oct_latent_shape *shape, const oct_te
     if (!heads_fit(shape, dup, dk_rope, dk, dv))
         return OCT_INVALID;
     latent_run run = new_heads_run(shape, dup, dk_rope, dk, dv);
-    run_rows(&run, heads_backward_task);
+    run_rows(&run, heads_backward_row);
     return OCT_OK;
 }

@@ -323,4 +323,40 @@ static inline void expect_same_bits(const lab *l, const float *expected) {
     oct_free(got);
 }
 
+/* A step once more: the same loss and gradients, bit for bit. */
+static inline void lab_train_again(lab *l, double loss, const float *expected) {
+    lab_train(l);
+    assert_true(l->loss == loss);
+    expect_same_bits(l, expected);
+}
+
+/* Generates S tokens piece by piece through a cache: each piece's last logits are those of one
+ * forward over everything. More than the cache holds is refused. */
+static inline void lab_generate(lab *l, oct_dtype dtype, const int64_t *pieces, size_t n_pieces) {
+    float *data = oct_malloc_array(B * S * V, sizeof *data), last[B * V];
+    oct_tensor logits = oct_tensor_2d(OCT_F32, B * S, V, data);
+    int32_t piece[B * S];
+    oct_kv_cache *cache;
+    assert_int_equal(
+        oct_model_forward(l->model, l->step, B, S, l->tokens, OCT_SAVE_NOTHING, &logits), OCT_OK);
+    assert_int_equal(oct_model_create_cache(l->model, dtype, B, S + 2, &cache), OCT_OK);
+    for (size_t i = 0, at = 0; i < n_pieces; i++) {
+        for (int64_t b = 0; b < B; b++)
+            for (int64_t s = 0; s < pieces[i]; s++)
+                piece[b * pieces[i] + s] = l->tokens[b * S + (int64_t)at + s];
+        assert_int_equal(oct_model_generate(l->model, l->step, cache, pieces[i], piece, last),
+                         OCT_OK);
+        at += (size_t)pieces[i];
+        assert_int_equal(cache->length, at);
+        for (size_t b = 0; b < B; b++) {
+            double error = relative_error(last + b * V, data + (b * S + at - 1) * V, V);
+            if (!(error < (dtype == OCT_F32 ? 1e-5 : 0.02)))
+                fail_msg("sequence %zu, token %zu: logits differ by %g", b, at - 1, error);
+        }
+    }
+    assert_int_equal(oct_model_generate(l->model, l->step, cache, 3, piece, last), OCT_INVALID);
+    oct_kv_cache_destroy(cache);
+    oct_free(data);
+}
+
 #endif

@@ -192,9 +192,7 @@ static void given_any_recompute_mode_gradients_are_the_same_bits(void **state) {
         double loss = l.loss;
         for (int mode = 1; mode < 4; mode++) {
             set_mode(l.model, mode);
-            lab_train(&l);
-            assert_true(l.loss == loss);
-            expect_same_bits(&l, expected);
+            lab_train_again(&l, loss, expected);
         }
         oct_free(expected);
         lab_close(&l);
@@ -216,9 +214,7 @@ static void given_one_two_or_three_threads_gradients_are_the_same_bits(void **st
         double loss = l.loss;
         for (int n = 2; n <= 3; n++) {
             oct_threads_set(n);
-            lab_train(&l);
-            assert_true(l.loss == loss);
-            expect_same_bits(&l, expected);
+            lab_train_again(&l, loss, expected);
         }
         oct_free(expected);
         lab_close(&l);
@@ -439,30 +435,7 @@ static void given_a_cache_generation_equals_the_full_forward(void **state) {
         oct_dtype dtype = k < 2 ? OCT_F32 : OCT_BF16;
         lab l;
         lab_open(&l, &args, dtype);
-        float *data = oct_malloc_array(B * S * V, sizeof *data), last[B * V];
-        oct_tensor logits = oct_tensor_2d(OCT_F32, B * S, V, data);
-        assert_int_equal(
-            oct_model_forward(l.model, l.step, B, S, l.tokens, OCT_SAVE_NOTHING, &logits), OCT_OK);
-        oct_kv_cache *cache;
-        assert_int_equal(oct_model_create_cache(l.model, dtype, B, S + 2, &cache), OCT_OK);
-        int32_t piece[B * S];
-        for (size_t i = 0, at = 0; i < sizeof pieces / sizeof *pieces; i++) {
-            for (int64_t b = 0; b < B; b++)
-                for (int64_t s = 0; s < pieces[i]; s++)
-                    piece[b * pieces[i] + s] = l.tokens[b * S + (int64_t)at + s];
-            assert_int_equal(oct_model_generate(l.model, l.step, cache, pieces[i], piece, last),
-                             OCT_OK);
-            at += (size_t)pieces[i];
-            assert_int_equal(cache->length, at);
-            for (size_t b = 0; b < B; b++) {
-                double error = relative_error(last + b * V, data + (b * S + at - 1) * V, V);
-                if (!(error < (dtype == OCT_F32 ? 1e-5 : 0.02)))
-                    fail_msg("sequence %zu, token %zu: logits differ by %g", b, at - 1, error);
-            }
-        }
-        assert_int_equal(oct_model_generate(l.model, l.step, cache, 3, piece, last), OCT_INVALID);
-        oct_kv_cache_destroy(cache);
-        oct_free(data);
+        lab_generate(&l, dtype, pieces, sizeof pieces / sizeof *pieces);
         lab_close(&l);
     }
 }

@@ -666,9 +666,7 @@ static void given_a_loop_or_grouped_products_a_model_gets_the_same_bits(void **s
         float *expected = gradients(&l);
         double loss = l.loss;
         lab_convert(&l, NULL, NULL, &c);
-        lab_train(&l);
-        assert_true(l.loss == loss);
-        expect_same_bits(&l, expected);
+        lab_train_again(&l, loss, expected);
         oct_free(expected);
         oct_plan_destroy(c.plan);
         lab_close(&l);
@@ -693,9 +691,7 @@ static void given_recompute_and_threads_models_with_experts_keep_their_bits(void
         for (int mode = 0; mode < 3; mode++) {
             oct_model_set_recompute(l.model, (oct_recompute)mode);
             oct_threads_set(mode + 1);
-            lab_train(&l);
-            assert_true(l.loss == loss);
-            expect_same_bits(&l, expected);
+            lab_train_again(&l, loss, expected);
         }
         oct_free(expected);
         oct_plan_destroy(c.plan);
@@ -794,25 +790,7 @@ static void given_a_cache_generation_of_models_with_experts_equals_the_forward(v
         oct_model_args args = moe_args(families[f]);
         lab l;
         lab_open(&l, &args, OCT_F32);
-        float *data = oct_malloc_array(B * S * V, sizeof *data), last[B * V];
-        oct_tensor logits = oct_tensor_2d(OCT_F32, B * S, V, data);
-        assert_int_equal(
-            oct_model_forward(l.model, l.step, B, S, l.tokens, OCT_SAVE_NOTHING, &logits), OCT_OK);
-        oct_kv_cache *cache;
-        assert_int_equal(oct_model_create_cache(l.model, OCT_F32, B, S, &cache), OCT_OK);
-        int32_t piece[B * S];
-        for (size_t i = 0, at = 0; i < sizeof pieces / sizeof *pieces; i++) {
-            for (int64_t b = 0; b < B; b++)
-                for (int64_t s = 0; s < pieces[i]; s++)
-                    piece[b * pieces[i] + s] = l.tokens[b * S + (int64_t)at + s];
-            assert_int_equal(oct_model_generate(l.model, l.step, cache, pieces[i], piece, last),
-                             OCT_OK);
-            at += (size_t)pieces[i];
-            for (size_t b = 0; b < B; b++)
-                assert_true(relative_error(last + b * V, data + (b * S + at - 1) * V, V) < 1e-5);
-        }
-        oct_kv_cache_destroy(cache);
-        oct_free(data);
+        lab_generate(&l, OCT_F32, pieces, sizeof pieces / sizeof *pieces);
         lab_close(&l);
     }
 }

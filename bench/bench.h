@@ -14,6 +14,7 @@
 typedef struct bench_options {
     int threads;      /* of all candidates */
     bool large;       /* d = 4096 too: minutes */
+    bool print;       /* each row of a table as soon as it is measured */
     const char *only; /* products, skinny, linear, grouped, quantizers, errors; NULL: all */
 } bench_options;
 
@@ -43,8 +44,9 @@ typedef struct bench_sgemm {
     float *c;
 } bench_sgemm;
 
-/* Each returns false where the library isn't installed. OPENBLAS_CORETYPE is set to SkylakeX where
- * it isn't set, since old OpenBLAS takes new CPUs for old ones. */
+/* Each returns false where the library isn't installed. Sets what isn't set: OPENBLAS_CORETYPE to
+ * SkylakeX, since old OpenBLAS takes new CPUs for old ones; that idle threads of the libraries
+ * sleep rather than spin while others are measured. */
 bool bench_peers_load(int threads);
 bool bench_has_onednn(void);
 bool bench_has_openblas(void);
@@ -64,17 +66,24 @@ typedef enum bench_data {
 const char *bench_data_name(bench_data kind);
 void bench_fill(float *x, int64_t rows, int64_t cols, bench_data kind, uint64_t stream);
 
-/* --- what is measured; each appends objects to `rows` --- */
+/* --- what is measured; each adds its rows --- */
 
-oct_status bench_products(const bench_options *options, json_t *rows, oct_error *err);
-oct_status bench_skinny(const bench_options *options, json_t *rows, oct_error *err);
-oct_status bench_linear(const bench_options *options, json_t *rows, oct_error *err);
-oct_status bench_grouped(const bench_options *options, json_t *rows, oct_error *err);
-oct_status bench_quantizers(const bench_options *options, json_t *rows, oct_error *err);
-oct_status bench_errors(const bench_options *options, json_t *rows, oct_error *err);
+typedef struct bench_rows {
+    json_t *array;
+    bool print; /* a table, each row as soon as it is measured */
+} bench_rows;
+
+/* Takes the row over. */
+void bench_add_row(bench_rows *rows, json_t *row);
+
+oct_status bench_products(const bench_options *options, bench_rows *rows, oct_error *err);
+oct_status bench_skinny(const bench_options *options, bench_rows *rows, oct_error *err);
+oct_status bench_linear(const bench_options *options, bench_rows *rows, oct_error *err);
+oct_status bench_grouped(const bench_options *options, bench_rows *rows, oct_error *err);
+oct_status bench_quantizers(const bench_options *options, bench_rows *rows, oct_error *err);
+oct_status bench_errors(const bench_options *options, bench_rows *rows, oct_error *err);
 
 /* All of it, or options->only: {"cpu", "threads", "rows": [...]}; the caller owns the result. */
 oct_status bench_run(const bench_options *options, json_t **result, oct_error *err);
-void bench_print(const json_t *result);
 
 #endif

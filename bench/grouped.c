@@ -142,7 +142,7 @@ static json_t *rates(const bench_candidate *c, int n, double flops) {
 }
 
 static oct_status measure(pass which, const char *name, int64_t E, const int64_t *sizes,
-                          json_t *rows, oct_error *err) {
+                          bench_rows *rows, oct_error *err) {
     static const char *const passes[] = {"forward", "dgrad", "wgrad"};
     const int64_t all = TOKENS;
     groups *grouped = groups_make(which, E, sizes), *dense = groups_make(which, 1, &all);
@@ -159,12 +159,11 @@ static oct_status measure(pass which, const char *name, int64_t E, const int64_t
     };
     bench_measure(c, 3, 1.5);
     double library = c[0].run ? c[0].seconds / c[2].seconds : 0;
-    json_array_append_new(rows,
-                          json_pack("{s:s,s:s,s:s,s:I,s:i,s:i,s:i,s:o,s:f,s:f}", "what", "grouped",
-                                    "pass", passes[which], "groups", name, "experts", (json_int_t)E,
-                                    "tokens", TOKENS, "dim", DIM, "ffn", FFN, "rates",
-                                    rates(c, 3, 2.0 * TOKENS * (double)DIM * FFN), "dense_ratio",
-                                    c[1].seconds / c[2].seconds, "mx_ratio", library));
+    bench_add_row(rows, json_pack("{s:s,s:s,s:s,s:I,s:i,s:i,s:i,s:o,s:f,s:f}", "what", "grouped",
+                                  "pass", passes[which], "groups", name, "experts", (json_int_t)E,
+                                  "tokens", TOKENS, "dim", DIM, "ffn", FFN, "rates",
+                                  rates(c, 3, 2.0 * TOKENS * (double)DIM * FFN), "dense_ratio",
+                                  c[1].seconds / c[2].seconds, "mx_ratio", library));
     groups_free(grouped);
     groups_free(dense);
     return OCT_OK;
@@ -184,7 +183,7 @@ static void zipf_sizes(int64_t E, int64_t *sizes) {
     }
 }
 
-oct_status bench_grouped(const bench_options *options, json_t *rows, oct_error *err) {
+oct_status bench_grouped(const bench_options *options, bench_rows *rows, oct_error *err) {
     int64_t sizes[MAX_EXPERTS];
     oct_status status = OCT_OK;
     (void)options;

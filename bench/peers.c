@@ -31,6 +31,8 @@ bool bench_peers_load(int threads) {
     static const char *const onednn_names[] = {"libdnnl.so.3", "libdnnl.so.2", "libdnnl.so", NULL};
     static const char *const openblas_names[] = {"libopenblas.so.0", "libopenblas.so", NULL};
     setenv("OPENBLAS_CORETYPE", "SkylakeX", 0);
+    setenv("OPENBLAS_THREAD_TIMEOUT", "4", 0);
+    setenv("OMP_WAIT_POLICY", "passive", 0);
     void *library = open_first(onednn_names);
     if (library) {
         set_threads *set = NULL;

@@ -157,7 +157,7 @@ static json_t *rates(const bench_candidate *c, int n, double flops) {
 }
 
 static oct_status measure_product(int64_t M, int64_t N, int64_t K, pass which, bench_data kind,
-                                  const char *label, json_t *rows, oct_error *err) {
+                                  const char *label, bench_rows *rows, oct_error *err) {
     static const char *const passes[] = {"forward", "dgrad", "wgrad"};
     product p;
     oct_status status = OCT_NO_MEMORY;
@@ -175,20 +175,19 @@ static oct_status measure_product(int64_t M, int64_t N, int64_t K, pass which, b
     };
     bench_measure(c, 5, 1.0);
     double peer = best_peer(c, 2);
-    json_array_append_new(rows,
-                          json_pack("{s:s,s:s,s:s,s:I,s:I,s:I,s:o,s:f,s:f,s:f}", "what", label,
-                                    "pass", passes[which], "data", bench_data_name(kind), "M",
-                                    (json_int_t)M, "N", (json_int_t)N, "K", (json_int_t)K, "rates",
-                                    rates(c, 5, 2.0 * (double)M * (double)N * (double)K),
-                                    "mx_ratio", peer / c[2].seconds, "mx_exact_ratio",
-                                    peer / c[3].seconds, "fp32_ratio", peer / c[4].seconds));
+    bench_add_row(rows, json_pack("{s:s,s:s,s:s,s:I,s:I,s:I,s:o,s:f,s:f,s:f}", "what", label,
+                                  "pass", passes[which], "data", bench_data_name(kind), "M",
+                                  (json_int_t)M, "N", (json_int_t)N, "K", (json_int_t)K, "rates",
+                                  rates(c, 5, 2.0 * (double)M * (double)N * (double)K), "mx_ratio",
+                                  peer / c[2].seconds, "mx_exact_ratio", peer / c[3].seconds,
+                                  "fp32_ratio", peer / c[4].seconds));
     status = OCT_OK;
 cleanup:
     product_free(&p);
     return status;
 }
 
-oct_status bench_products(const bench_options *options, json_t *rows, oct_error *err) {
+oct_status bench_products(const bench_options *options, bench_rows *rows, oct_error *err) {
     static const int64_t dims[] = {512, 768, 2048, 4096};
     enum { T = 2048 };
     oct_status status = OCT_OK;
@@ -211,7 +210,7 @@ oct_status bench_products(const bench_options *options, json_t *rows, oct_error 
     return status;
 }
 
-oct_status bench_skinny(const bench_options *options, json_t *rows, oct_error *err) {
+oct_status bench_skinny(const bench_options *options, bench_rows *rows, oct_error *err) {
     static const int64_t widths[] = {1, 2, 3, 4, 5, 6, 7, 8, 16, 64};
     oct_status status = OCT_OK;
     (void)options;
@@ -340,7 +339,7 @@ static bool linear_make(linear *l, int64_t T, int64_t K, int64_t N) {
     return l->workspace != NULL;
 }
 
-oct_status bench_linear(const bench_options *options, json_t *rows, oct_error *err) {
+oct_status bench_linear(const bench_options *options, bench_rows *rows, oct_error *err) {
     enum { T = 2048, K = 2048, N = 8192 };
     linear l;
     oct_status status = OCT_NO_MEMORY;
@@ -355,11 +354,10 @@ oct_status bench_linear(const bench_options *options, json_t *rows, oct_error *e
         {"mx", run_linear_mx, &l, 0, 0},
     };
     bench_measure(c, 3, 3.0);
-    json_array_append_new(rows,
-                          json_pack("{s:s,s:s,s:s,s:i,s:i,s:i,s:o,s:f}", "what", "linear", "pass",
-                                    "forward+backward", "data", "gaussian", "M", T, "N", N, "K", K,
-                                    "rates", rates(c, 3, 6.0 * T * (double)K * N), "mx_ratio",
-                                    best_peer(c, 2) / c[2].seconds));
+    bench_add_row(rows, json_pack("{s:s,s:s,s:s,s:i,s:i,s:i,s:o,s:f}", "what", "linear", "pass",
+                                  "forward+backward", "data", "gaussian", "M", T, "N", N, "K", K,
+                                  "rates", rates(c, 3, 6.0 * T * (double)K * N), "mx_ratio",
+                                  best_peer(c, 2) / c[2].seconds));
     status = OCT_OK;
 cleanup:
     linear_free(&l);
@@ -383,7 +381,7 @@ static double distance(const double *exact, const float *c, int64_t n) {
     return sqrt(difference / size);
 }
 
-static oct_status measure_errors(bench_data kind, json_t *rows, oct_error *err) {
+static oct_status measure_errors(bench_data kind, bench_rows *rows, oct_error *err) {
     enum { M = 128, N = 128, K = 4096 };
     product p;
     double *exact = oct_malloc_array(M * N, sizeof *exact);
@@ -420,7 +418,7 @@ static oct_status measure_errors(bench_data kind, json_t *rows, oct_error *err) 
         c[i].run(c[i].context);
         json_object_set_new(row, c[i].name, json_real(distance(exact, p.c, M * N)));
     }
-    json_array_append_new(rows, row);
+    bench_add_row(rows, row);
     status = OCT_OK;
 cleanup:
     product_free(&p);
@@ -428,7 +426,7 @@ cleanup:
     return status;
 }
 
-oct_status bench_errors(const bench_options *options, json_t *rows, oct_error *err) {
+oct_status bench_errors(const bench_options *options, bench_rows *rows, oct_error *err) {
     oct_status status = OCT_OK;
     (void)options;
     for (int kind = 0; kind < BENCH_N_DATA && status == OCT_OK; kind++)

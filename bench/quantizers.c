@@ -48,7 +48,7 @@ static const oct_quantize_kernels *kernels(void) {
     return oct_kernels_current()->quantize;
 }
 
-static void rows(const matrix *m, int64_t row, int64_t n) {
+static void mx_rows(const matrix *m, int64_t row, int64_t n) {
     oct_matrix_view x = part(m, row, n);
     oct_mx_output out = by_rows(m, row);
     kernels()->mx_rows(&x, OCT_E4M3, OCT_SCALE_RCEIL, &out);
@@ -137,13 +137,13 @@ static bool matrix_make(matrix *m, int64_t n_rows, int64_t n_cols, oct_dtype dty
     return true;
 }
 
-static oct_status measure_quantizers(int64_t n_rows, int64_t n_cols, oct_dtype dtype, json_t *list,
-                                     oct_error *err) {
+static oct_status measure_quantizers(int64_t n_rows, int64_t n_cols, oct_dtype dtype,
+                                     bench_rows *rows, oct_error *err) {
     static const struct {
         const char *name;
         quantize_rows *run;
         size_t written; /* bytes an element */
-    } quantizers[] = {{"rows", rows, 1},
+    } quantizers[] = {{"rows", mx_rows, 1},
                       {"cols", cols, 1},
                       {"both", both, 2},
                       {"tiles", tiles, 1},
@@ -160,13 +160,13 @@ static oct_status measure_quantizers(int64_t n_rows, int64_t n_cols, oct_dtype d
         job j = {&m, quantizers[i].run, n_bytes};
         bench_candidate c[] = {{"memcpy", run_copy, &j, 0, 0}, {"ours", run_quantizer, &j, 0, 0}};
         bench_measure(c, 2, 0.5);
-        json_array_append_new(
-            list, json_pack("{s:s,s:s,s:s,s:I,s:I,s:f,s:f,s:f,s:f}", "what", "quantizer",
-                            "quantizer", quantizers[i].name, "dtype", oct_dtype_name(dtype), "rows",
-                            (json_int_t)n_rows, "cols", (json_int_t)n_cols, "gb_per_second",
-                            (double)n_bytes / c[1].seconds * 1e-9, "memcpy_gb_per_second",
-                            (double)n_bytes / c[0].seconds * 1e-9, "ratio",
-                            c[0].seconds / c[1].seconds, "spread", c[1].spread));
+        bench_add_row(rows,
+                      json_pack("{s:s,s:s,s:s,s:I,s:I,s:f,s:f,s:f,s:f}", "what", "quantizer",
+                                "quantizer", quantizers[i].name, "dtype", oct_dtype_name(dtype),
+                                "rows", (json_int_t)n_rows, "cols", (json_int_t)n_cols,
+                                "gb_per_second", (double)n_bytes / c[1].seconds * 1e-9,
+                                "memcpy_gb_per_second", (double)n_bytes / c[0].seconds * 1e-9,
+                                "ratio", c[0].seconds / c[1].seconds, "spread", c[1].spread));
     }
     status = OCT_OK;
 cleanup:
@@ -174,11 +174,11 @@ cleanup:
     return status;
 }
 
-oct_status bench_quantizers(const bench_options *options, json_t *list, oct_error *err) {
+oct_status bench_quantizers(const bench_options *options, bench_rows *rows, oct_error *err) {
     oct_status status = OCT_OK;
     (void)options;
     for (int i = 0; i < 4 && status == OCT_OK; i++)
         status = measure_quantizers(i & 2 ? 512 : 4096, i & 2 ? 512 : 8192,
-                                    i & 1 ? OCT_BF16 : OCT_F32, list, err);
+                                    i & 1 ? OCT_BF16 : OCT_F32, rows, err);
     return status;
 }

@@ -8,7 +8,7 @@
 #include "base/thread.h"
 #include "kernel/select.h"
 
-typedef oct_status measurement(const bench_options *options, json_t *rows, oct_error *err);
+typedef oct_status measurement(const bench_options *options, bench_rows *rows, oct_error *err);
 
 static const struct {
     const char *name;
@@ -31,35 +31,6 @@ static oct_status check_choice(const char *only, oct_error *err) {
                     "quantizers or errors; got \"%s\"%s%s%s",
                     only, nearest ? " (did you mean " : "", nearest ? nearest : "",
                     nearest ? "?)" : "");
-}
-
-oct_status bench_run(const bench_options *options, json_t **result, oct_error *err) {
-    oct_status status = check_choice(options->only, err);
-    int threads_before = oct_threads();
-    *result = NULL;
-    if (status != OCT_OK)
-        return status;
-    oct_threads_set(options->threads);
-    bench_peers_load(options->threads);
-    json_t *rows = json_array();
-    for (int i = 0; i < N_MEASUREMENTS && status == OCT_OK; i++)
-        if (!options->only || strcmp(options->only, measurements[i].name) == 0)
-            status = measurements[i].run(options, rows, err);
-    oct_threads_set(threads_before);
-    if (status != OCT_OK) {
-        json_decref(rows);
-        return status;
-    }
-    const oct_kernels *kernels = oct_kernels_current();
-    *result = json_pack("{s:s,s:s,s:b,s:b,s:i,s:b,s:b,s:o}", "cpu", oct_cpu_model_name(), "kernels",
-                        oct_cpu_level_name(kernels->features.level), "aligned",
-                        oct_gemm_supports(OCT_GEMM_ALIGNED), "amx",
-                        oct_gemm_supports(OCT_GEMM_ALIGNED) && kernels->features.amx_bf16,
-                        "threads", options->threads, "onednn", bench_has_onednn(), "openblas",
-                        bench_has_openblas(), "rows", rows);
-    if (!*result)
-        return oct_fail(err, OCT_NO_MEMORY, "bench: no memory for the result");
-    return OCT_OK;
 }
 
 static double number(const json_t *row, const char *key) {
@@ -110,23 +81,61 @@ static void print_error(const json_t *row) {
            number(row, "openblas"), number(row, "mx"), number(row, "mx_exact"));
 }
 
-void bench_print(const json_t *result) {
-    const json_t *rows = json_object_get(result, "rows");
+static void print_head(const json_t *result) {
     printf("cpu: %s; kernels: %s%s; threads: %.0f; onednn: %s; openblas: %s\n", text(result, "cpu"),
            text(result, "kernels"), json_is_true(json_object_get(result, "amx")) ? " amx" : "",
            number(result, "threads"),
            json_is_true(json_object_get(result, "onednn")) ? "yes" : "not installed",
            json_is_true(json_object_get(result, "openblas")) ? "yes" : "not installed");
     printf("rates in GFLOP/s; ratio: the faster library's time over ours, packing included\n");
-    for (size_t i = 0; i < json_array_size(rows); i++) {
-        const json_t *row = json_array_get(rows, i);
-        if (strcmp(text(row, "what"), "quantizer") == 0)
-            print_quantizer(row);
-        else if (strcmp(text(row, "what"), "error") == 0)
-            print_error(row);
-        else if (strcmp(text(row, "what"), "grouped") == 0)
-            print_grouped(row);
-        else
-            print_product(row);
+    fflush(stdout);
+}
+
+static void print_row(const json_t *row) {
+    if (strcmp(text(row, "what"), "quantizer") == 0)
+        print_quantizer(row);
+    else if (strcmp(text(row, "what"), "error") == 0)
+        print_error(row);
+    else if (strcmp(text(row, "what"), "grouped") == 0)
+        print_grouped(row);
+    else
+        print_product(row);
+    fflush(stdout);
+}
+
+void bench_add_row(bench_rows *rows, json_t *row) {
+    if (rows->print && row)
+        print_row(row);
+    json_array_append_new(rows->array, row);
+}
+
+oct_status bench_run(const bench_options *options, json_t **result, oct_error *err) {
+    oct_status status = check_choice(options->only, err);
+    int threads_before = oct_threads();
+    *result = NULL;
+    if (status != OCT_OK)
+        return status;
+    oct_threads_set(options->threads);
+    bench_peers_load(options->threads);
+    const oct_kernels *kernels = oct_kernels_current();
+    bench_rows rows = {json_array(), options->print};
+    *result = json_pack("{s:s,s:s,s:b,s:b,s:i,s:b,s:b,s:o}", "cpu", oct_cpu_model_name(), "kernels",
+                        oct_cpu_level_name(kernels->features.level), "aligned",
+                        oct_gemm_supports(OCT_GEMM_ALIGNED), "amx",
+                        oct_gemm_supports(OCT_GEMM_ALIGNED) && kernels->features.amx_bf16,
+                        "threads", options->threads, "onednn", bench_has_onednn(), "openblas",
+                        bench_has_openblas(), "rows", rows.array);
+    if (!*result)
+        status = oct_fail(err, OCT_NO_MEMORY, "bench: no memory for the result");
+    else if (options->print)
+        print_head(*result);
+    for (int i = 0; i < N_MEASUREMENTS && status == OCT_OK; i++)
+        if (!options->only || strcmp(options->only, measurements[i].name) == 0)
+            status = measurements[i].run(options, &rows, err);
+    oct_threads_set(threads_before);
+    if (status != OCT_OK) {
+        json_decref(*result);
+        *result = NULL;
     }
+    return status;
 }

@@ -32,14 +32,13 @@ oct_status cli_bench(int argc, char **argv, oct_error *err) {
     if (status == OCT_OK && args.help) {
         cli_print_help(&spec);
     } else if (status == OCT_OK) {
-        bench_options what = {.threads = (int)threads, .large = large, .only = only};
+        bench_options what = {
+            .threads = (int)threads, .large = large, .print = !json, .only = only};
         status = bench_run(&what, &result, err);
     }
     if (result && json) {
         json_dumpf(result, stdout, JSON_INDENT(1));
         putchar('\n');
-    } else if (result) {
-        bench_print(result);
     }
     json_decref(result);
     cli_args_free(&args);

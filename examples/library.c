@@ -1,4 +1,5 @@
-/* Quantizes two matrices to MXFP8, multiplies the codes, and compares with the fp32 matrices' product.
+/* Quantizes two matrices to MXFP8, multiplies the codes, and compares with the fp32 matrices'
+ * product.
  *
  *   cc examples/library.c $(pkg-config --cflags --libs octet) -lm -o library && ./library */
 #include <math.h>

@@ -26,6 +26,11 @@ static bool is_mx(oct_dtype format) {
     return format == OCT_E4M3 || format == OCT_E5M2;
 }
 
+static bool is_mode(oct_scale_mode mode) {
+    return mode == OCT_SCALE_FLOOR || mode == OCT_SCALE_CEIL || mode == OCT_SCALE_EVEN ||
+           mode == OCT_SCALE_RCEIL;
+}
+
 static bool is_code(oct_dtype format) {
     return is_mx(format) || format == OCT_HIF8;
 }
@@ -71,8 +76,10 @@ static void mx_cols_task(void *context, int64_t task, int thread) {
 
 oct_status oct_mx_quantize(const void *x, oct_dtype x_dtype, int64_t rows, int64_t cols,
                            oct_dtype format, oct_scale_mode mode, uint8_t *codes, uint8_t *scales) {
-    if (!is_matrix(rows, cols) || !is_source(x_dtype) || !is_mx(format))
+    if (!is_matrix(rows, cols) || !is_source(x_dtype) || !is_mx(format) || !is_mode(mode))
         return OCT_INVALID;
+    if (rows == 0 || cols == 0)
+        return OCT_OK;
     mx_job j = {{x, x_dtype, rows, cols, cols},
                 format,
                 mode,
@@ -84,8 +91,10 @@ oct_status oct_mx_quantize(const void *x, oct_dtype x_dtype, int64_t rows, int64
 oct_status oct_mx_quantize_transposed(const void *x, oct_dtype x_dtype, int64_t rows, int64_t cols,
                                       oct_dtype format, oct_scale_mode mode, uint8_t *codes,
                                       uint8_t *scales) {
-    if (!is_matrix(rows, cols) || !is_source(x_dtype) || !is_mx(format))
+    if (!is_matrix(rows, cols) || !is_source(x_dtype) || !is_mx(format) || !is_mode(mode))
         return OCT_INVALID;
+    if (rows == 0 || cols == 0)
+        return OCT_OK;
     mx_job j = {{x, x_dtype, rows, cols, cols},
                 format,
                 mode,
@@ -112,7 +121,7 @@ oct_status oct_tensor_quantize(const void *x, oct_dtype x_dtype, int64_t rows, i
         isinf(target))
         return OCT_INVALID;
     const oct_quantize_kernels *kernels = oct_kernels_current()->quantize;
-    oct_matrix_view view = {x, x_dtype, rows, cols, cols};
+    oct_matrix_view view = {x, x_dtype, cols > 0 ? rows : 0, cols, cols};
     *scale = oct_scale_from_amax(kernels->amax(&view), target);
     kernels->scaled(&view, format, *scale, codes, cols);
     return OCT_OK;

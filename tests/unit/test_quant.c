@@ -212,6 +212,55 @@ static void given_the_public_functions_codes_come_back_and_products_agree(void *
     oct_free(b);
 }
 
+typedef oct_status mx_quantizer(const void *x, oct_dtype x_dtype, int64_t rows, int64_t cols,
+                                oct_dtype format, oct_scale_mode mode, uint8_t *codes,
+                                uint8_t *scales);
+static mx_quantizer *const mx_quantizers[] = {oct_mx_quantize, oct_mx_quantize_transposed};
+
+static void
+given_no_elements_whatever_the_other_size_the_public_functions_return_at_once(void **state) {
+    (void)state;
+    static const int64_t sizes[][2] = {{0, 0}, {INT64_MAX, 0}, {0, INT64_MAX}};
+    uint8_t untouched = 7;
+    for (int i = 0; i < 3; i++) {
+        float scale = 0;
+        int64_t rows = sizes[i][0], cols = sizes[i][1];
+        for (int q = 0; q < 2; q++)
+            assert_int_equal(mx_quantizers[q](NULL, OCT_F32, rows, cols, OCT_E4M3, OCT_SCALE_RCEIL,
+                                              &untouched, &untouched),
+                             OCT_OK);
+        assert_int_equal(
+            oct_tensor_quantize(NULL, OCT_F32, rows, cols, OCT_HIF8, 15, &untouched, &scale),
+            OCT_OK);
+        assert_true(scale == 1);
+    }
+    assert_int_equal(untouched, 7);
+}
+
+static void given_senseless_arguments_the_public_functions_refuse_and_write_nothing(void **state) {
+    (void)state;
+    static const struct {
+        oct_dtype from, format;
+        oct_scale_mode mode;
+        int64_t rows, cols;
+    } wrong[] = {{OCT_F32, OCT_E4M3, (oct_scale_mode)4, 1, 1},
+                 {OCT_F32, OCT_E4M3, (oct_scale_mode)-1, 1, 1},
+                 {OCT_F32, OCT_HIF8, OCT_SCALE_RCEIL, 1, 1},
+                 {OCT_E4M3, OCT_E4M3, OCT_SCALE_RCEIL, 1, 1},
+                 {OCT_F32, OCT_E4M3, OCT_SCALE_RCEIL, -1, 1},
+                 {OCT_F32, OCT_E4M3, OCT_SCALE_RCEIL, 1, -1},
+                 {OCT_F32, OCT_E4M3, OCT_SCALE_RCEIL, INT64_MAX, 2}};
+    const float x = 1;
+    uint8_t untouched = 7;
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        for (int q = 0; q < 2; q++)
+            assert_int_equal(mx_quantizers[q](&x, wrong[i].from, wrong[i].rows, wrong[i].cols,
+                                              wrong[i].format, wrong[i].mode, &untouched,
+                                              &untouched),
+                             OCT_INVALID);
+    assert_int_equal(untouched, 7);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(given_any_recipe_and_shape_elements_follow_the_scalar_rules),
@@ -219,6 +268,9 @@ int main(void) {
         cmocka_unit_test(given_zeros_but_for_a_one_nothing_is_nan),
         cmocka_unit_test(given_siblings_one_tensor_is_quantized_once),
         cmocka_unit_test(given_the_public_functions_codes_come_back_and_products_agree),
+        cmocka_unit_test(
+            given_no_elements_whatever_the_other_size_the_public_functions_return_at_once),
+        cmocka_unit_test(given_senseless_arguments_the_public_functions_refuse_and_write_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,33 +14,31 @@ static int64_t n_copies(const oct_unit *unit, const walk *w) {
     return (unit->n_members - 1) * (w->n_ranks / unit->n_members);
 }
 
-static int64_t sum_segments(const oct_unit *unit, oct_need need, const walk *w, bool codes) {
-    size_t n = 0;
-    for (int r = 0; r < unit->n_members; r++)
-        n += codes ? oct_unit_code_bytes(unit, need.which, unit->held, r)
-                   : oct_unit_dense_bytes(unit, r);
-    return (int64_t)n * n_copies(unit, w);
+/* What all members bring of a slot in this gather. */
+static int64_t slot_bytes(const oct_slot *slot, oct_need need, oct_along held, bool dense) {
+    if (slot->low_precision)
+        return need.which ? (int64_t)oct_slot_all_code_bytes(slot, need.which, held) : 0;
+    int64_t n = slot->shape.E * slot->shape.N * slot->shape.K;
+    return dense ? n * (int64_t)oct_dtype_bytes(slot->dense) : 0;
 }
 
-/* What the slot costs in this gather, and what in bf16, where one gather brings it once. */
+/* What each slot costs in this gather, and what in bf16, where one gather brings it once. */
 static void count_slots(const oct_unit *unit, oct_need need, bool dense, bool first,
                         const walk *w) {
     oct_fsdp_traffic *t = w->traffic;
     for (int64_t s = 0; s < unit->n_slots; s++) {
         const oct_slot *slot = &unit->slots[s];
-        size_t n_bytes = 0;
-        for (int r = 0; r < unit->n_members; r++) {
-            if (slot->low_precision && need.which)
-                n_bytes += oct_slot_code_bytes(slot, need.which, unit->held, r);
-            else if (!slot->low_precision && dense)
-                n_bytes += oct_slot_dense_bytes(slot, r);
-        }
+        int64_t n_bytes = slot_bytes(slot, need, unit->held, dense) * n_copies(unit, w);
+        if (slot->low_precision)
+            t->gather_8bit += n_bytes;
+        else
+            t->gather_high += n_bytes;
         int64_t n = slot->shape.E * slot->shape.N * slot->shape.K;
         int64_t in_bf16 = first ? 2 * n * n_copies(unit, w) : 0;
         t->all_in_bf16 += in_bf16;
         if (!slot->recipe)
             continue;
-        t->converted += (int64_t)n_bytes * n_copies(unit, w);
+        t->converted += n_bytes;
         t->converted_in_bf16 += in_bf16;
     }
 }
@@ -49,10 +47,6 @@ static void run_unit(const walk *w, oct_unit *unit, int64_t number, oct_phase ph
     oct_need need = oct_unit_need(&w->units, number, phase, OCT_SAVE_FOR_BACKWARD, w->config->mode);
     bool nothing_held = !unit->held && !unit->dense_held, dense = need.dense && !unit->dense_held;
     need.which &= ~(unsigned)unit->held;
-    if (need.which)
-        w->traffic->gather_8bit += sum_segments(unit, need, w, true);
-    if (dense)
-        w->traffic->gather_high += sum_segments(unit, need, w, false);
     count_slots(unit, need, dense, nothing_held && (need.which || dense), w);
     unit->held |= need.which;
     unit->dense_held |= dense;

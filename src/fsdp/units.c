@@ -279,19 +279,28 @@ oct_rows oct_slot_matrix_rows(const oct_slot *slot, int64_t e, int member) {
     return oct_shard_matrix_rows(slot->param, &slot->sharding, matrix, rank_of(slot, member));
 }
 
-size_t oct_slot_code_bytes(const oct_slot *slot, oct_along which, oct_along held, int member) {
+/* Codes of n rows of a matrix of the slot. */
+static size_t code_bytes_of_rows(const oct_slot *slot, int64_t n, oct_along which, oct_along held) {
     int dims[2], n_dims = oct_slot_copies(slot, which, held, dims);
     size_t n_bytes = 0;
-    for (int64_t e = 0; e < slot->shape.E; e++) {
-        int64_t n = oct_slot_matrix_rows(slot, e, member).n;
-        for (int i = 0; n && i < n_dims; i++) {
-            oct_qmatrix q =
-                oct_qmatrix_shape(slot->recipe, OCT_ROLE_WEIGHT, n, slot->shape.K, dims[i]);
-            n_bytes += (size_t)(q.rows * q.cols);
-            n_bytes += oct_scales_travel(&q) ? oct_qmatrix_scale_bytes(&q) : 0;
-        }
+    for (int i = 0; n && i < n_dims; i++) {
+        oct_qmatrix q = oct_qmatrix_shape(slot->recipe, OCT_ROLE_WEIGHT, n, slot->shape.K, dims[i]);
+        n_bytes += (size_t)(q.rows * q.cols);
+        n_bytes += oct_scales_travel(&q) ? oct_qmatrix_scale_bytes(&q) : 0;
     }
     return n_bytes;
+}
+
+size_t oct_slot_code_bytes(const oct_slot *slot, oct_along which, oct_along held, int member) {
+    size_t n_bytes = 0;
+    for (int64_t e = 0; e < slot->shape.E; e++)
+        n_bytes += code_bytes_of_rows(slot, oct_slot_matrix_rows(slot, e, member).n, which, held);
+    return n_bytes;
+}
+
+/* Shards begin at blocks of rows, so the parts of a matrix have as many scales as the whole. */
+size_t oct_slot_all_code_bytes(const oct_slot *slot, oct_along which, oct_along held) {
+    return (size_t)slot->shape.E * code_bytes_of_rows(slot, slot->shape.N, which, held);
 }
 
 size_t oct_slot_dense_bytes(const oct_slot *slot, int member) {

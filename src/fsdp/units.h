@@ -113,5 +113,7 @@ size_t oct_slot_code_bytes(const oct_slot *slot, oct_along which, oct_along held
 size_t oct_slot_dense_bytes(const oct_slot *slot, int member);
 size_t oct_unit_code_bytes(const oct_unit *unit, oct_along which, oct_along held, int member);
 size_t oct_unit_dense_bytes(const oct_unit *unit, int member);
+/* The sum of oct_slot_code_bytes over all members, whatever their number. */
+size_t oct_slot_all_code_bytes(const oct_slot *slot, oct_along which, oct_along held);
 
 #endif

@@ -113,6 +113,17 @@ oct_status oct_ranks_micro_batches(const oct_job *job, int n_ranks, int64_t *n, 
     return OCT_OK;
 }
 
+/* Whether counts of bytes may pass 64 bits. Far above what a step moves: a parameter is gathered
+ * thrice at most and reduced once, 4 bytes or fewer each; a layer's tokens move eight times. */
+static bool is_countless(const oct_model *model, const oct_wire *wire, int n_replicas,
+                         int64_t n_tokens) {
+    const oct_model_args *args = oct_model_get_args(model);
+    double weights = 16.0 * (double)oct_model_n_parameters(model) * n_replicas;
+    double rows = (double)n_tokens * (double)args->top_k;
+    double tokens = 32.0 * rows * (double)args->dim * (double)args->n_layers;
+    return (weights + tokens) * wire->n_ranks * (double)wire->n_passes >= 0x1p62;
+}
+
 static double ratio(int64_t part, int64_t whole) {
     return whole > 0 ? (double)part / (double)whole : NAN;
 }
@@ -138,6 +149,11 @@ oct_status oct_ranks_plan_wire(const oct_job *job, oct_model *model, const oct_p
         n_tokens > INT32_MAX)
         return oct_fail(err, OCT_INVALID, "%s: a batch of as many tokens is too large",
                         oct_job_at(job, "training.seq_len"));
+    if (is_countless(model, wire, n_replicas, n_tokens))
+        return oct_fail(err, OCT_INVALID,
+                        "%s: %lld micro-batches on %d processes move more bytes than 64 bits count",
+                        oct_job_at(job, "training.global_batch_size"), (long long)wire->n_passes,
+                        n_ranks);
     if (oct_fsdp_plan_traffic(model, plan, &config, &sharding, n_replicas, n_tokens, &t))
         return oct_fail_memory(err);
     wire->expert_degree = sharding.expert_degree;

@@ -49,6 +49,17 @@ class Moe(Training):
         out = self.accepted(["train", "job.toml", GROUPED, "--training.steps=1"] + more).stdout
         self.assertIn("Replaced 1 NPU GMM", out)
 
+    def test_given_many_processes_a_plan_is_as_quick_and_counts_or_refuses(self):
+        low = [GROUPED, "--quantize.linear.mx.enable_fsdp_low_precision_all_gather",
+               "--quantize.grouped_mm.mx.enable_fsdp_low_precision_all_gather"]
+        few, many = [json.loads(self.accepted(["plan", "job.toml", "--json", "--ranks", n] + low + MOE,
+                                              timeout=20).stdout)["wire"] for n in (2, 1 << 20)]
+        for kind in ("bytes_gather_8bit", "bytes_gather_high", "bytes_reduce_scatter"):
+            self.assertEqual(many[kind], few[kind] * ((1 << 20) - 1))
+        self.refused(["plan", "job.toml", "--ranks", 1 << 20, "--training.local_batch_size=1",
+                      "--training.global_batch_size=%d" % (2047 << 20), "--model.args.dim=65536",
+                      "--model.args.n_layers=64"], "--training.global_batch_size", "64 bits")
+
     def test_given_a_wrong_order_of_converters_the_right_one_is_named(self):
         for converters in ("quantize.grouped_mm.mx", "quantize.grouped_mm.mx,npu_gmm"):
             self.refused(["train", "job.toml", "--model.converters=" + converters] + MOE,

@@ -152,8 +152,10 @@ static void share_places(struct oct_job_state *state) {
             continue;
         const oct_key *key = oct_schema_find(&oct_schema_titan, target, strlen(target));
         oct_setting *shared = &state->titan[key - oct_schema_titan.keys];
-        if (!shared->value)
+        if (!shared->value) {
             *shared = state->mindspeed[i];
+            shared->name = oct_schema_mindspeed.keys[i].name;
+        }
     }
 }
 
@@ -307,13 +309,28 @@ const char *oct_job_where(const oct_job *job, const char *key) {
     return place ? place : job->path;
 }
 
+/* What the user calls `key`: a YAML job has names of its own. */
+static const char *name_for_user(const oct_job *job, const char *key) {
+    const oct_value *entry;
+    const oct_setting *setting = find_setting(job, key, &entry);
+    if (setting)
+        return setting->name && !entry ? setting->name : key;
+    for (size_t i = 0; i < oct_schema_mindspeed.n && job->form == OCT_JOB_MINDSPEED; i++) {
+        const oct_key *row = &oct_schema_mindspeed.keys[i];
+        if (row->target && strcmp(row->target, key) == 0)
+            return row->name;
+    }
+    return key;
+}
+
 const char *oct_job_at(const oct_job *job, const char *key) {
     const char *place = oct_job_where(job, key), *dashes = oct_loader_dashes(place);
-    int length = snprintf(NULL, 0, "%s: %s%s", place, dashes, key);
+    const char *name = name_for_user(job, key);
+    int length = snprintf(NULL, 0, "%s: %s%s", place, dashes, name);
     char *text = job->state ? oct_arena_alloc(job->state->arena, (size_t)length + 1) : NULL;
     if (!text)
         return place;
-    snprintf(text, (size_t)length + 1, "%s: %s%s", place, dashes, key);
+    snprintf(text, (size_t)length + 1, "%s: %s%s", place, dashes, name);
     return text;
 }
 

@@ -11,6 +11,7 @@
 typedef struct oct_setting {
     const oct_value *value; /* NULL: not set */
     const char *place;      /* "FILE:LINE" or "command line" */
+    const char *name;       /* by which a YAML job calls the TOML key of this row; else NULL */
 } oct_setting;
 
 struct oct_job_state {

@@ -69,6 +69,11 @@ static bool in_range(oct_key_range range, double x) {
     return false;
 }
 
+static bool is_count(oct_key_range range) {
+    return range == OCT_RANGE_COUNT || range == OCT_RANGE_COUNT_OR_1M || range == OCT_RANGE_INDEX ||
+           range == OCT_RANGE_INDEX_OR_1M;
+}
+
 static bool is_optional(const oct_key *key) {
     return strcmp(key->fallback, "none") == 0;
 }
@@ -81,6 +86,9 @@ static oct_status store_number(oct_loader *l, const oct_key *key, const oct_valu
                                const char *place) {
     bool absent = value->kind == OCT_VALUE_NULL;
     double x = absent ? -1 : value->kind == OCT_VALUE_INT ? (double)value->integer : value->number;
+    if (!absent && is_count(key->range) && x > MAX_COUNT)
+        return oct_loader_fail(l, place, key->name, "the value is impossible",
+                               "an integer of at most 2147483647", value);
     if (!absent && !in_range(key->range, x))
         return fail_row(l, key, place, "the value is impossible", value);
     void *member = member_of(l, key);

@@ -362,8 +362,9 @@ static oct_status on_event(reader *r, struct fy_event *event) {
 static oct_status fail_syntax(reader *r, struct fy_diag *diag) {
     void *iterator = NULL;
     const struct fy_diag_error *e = diag ? fy_diag_errors_iterate(diag, &iterator) : NULL;
-    if (!e || !e->msg)
-        return oct_fail(r->builder.err, OCT_INVALID, "%s: not valid YAML", r->builder.path);
+    if (!e || !e->msg) /* nothing is collected of a %YAML line with a later version */
+        return oct_fail(r->builder.err, OCT_INVALID, "%s: not valid YAML; expected YAML 1.1 to 1.3",
+                        r->builder.path);
     return oct_fail(r->builder.err, OCT_INVALID, "%s:%d: not valid YAML: %s", r->builder.path,
                     e->line, e->msg);
 }

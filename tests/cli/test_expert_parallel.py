@@ -102,7 +102,8 @@ class ExpertParallel(OnRanks):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("Experts spread over teams of 2 processes, each expert sharded over 1", result.stdout)
         self.write("job.yaml", YAML % 3)
-        self.refused(["plan", "job.yaml"], "job.yaml:4", "divisor of the number of experts, 4", "got 3")
+        self.refused(["plan", "job.yaml"], "job.yaml:4: parallel.expert_parallel_size:",
+                     "divisor of the number of experts, 4", "got 3")
 
     def test_given_degrees_that_do_not_divide_plan_and_train_say_so(self):
         for words, n, args in ((("share one copy of the model, 4", "got 3"), 4, [degree(3)]),

@@ -216,8 +216,14 @@ static void given_a_wrong_toml_job_one_line_says_where_what_and_expected(void **
          "job.toml:2: training.seq_len: the value is impossible; expected an integer of at least "
          "1; got 0"},
         {"[training]\nseq_len = 9223372036854775807\n", NULL,
-         "job.toml:2: training.seq_len: the value is impossible; expected an integer of at least "
-         "1; got 9223372036854775807"},
+         "job.toml:2: training.seq_len: the value is impossible; expected an integer of at most "
+         "2147483647; got 9223372036854775807"},
+        {"[checkpoint]\nkeep_latest_k = 2147483648\n", NULL,
+         "job.toml:2: checkpoint.keep_latest_k: the value is impossible; expected an integer of at "
+         "most 2147483647; got 2147483648"},
+        {"", "--parallelism.data_parallel_shard_degree=4611686018427387904",
+         "command line: --parallelism.data_parallel_shard_degree: the value is impossible; "
+         "expected an integer of at most 2147483647; got 4611686018427387904"},
         {"[training]\nglobal_batch_size = 0\n", NULL,
          "job.toml:2: training.global_batch_size: the value is impossible; expected an integer of "
          "at least 1, or -1; got 0"},
@@ -380,6 +386,11 @@ static void given_keys_of_any_type_the_command_line_reads_them_as_the_file_does(
     assert_int_equal(job.parallelism.data_parallel_shard_degree, 2);
     assert_int_equal(oct_value_find(job.model.args, "dim")->integer, 32);
     assert_string_equal(oct_job_where(&job, "model.args.n_layers"), "command line");
+    assert_string_equal(oct_job_at(&job, "model.args.dim"), "command line: --model.args.dim");
+    assert_string_equal(oct_job_at(&job, "parallelism.data_parallel_shard_degree"),
+                        "command line: --parallel.fully_shard_parallel_size");
+    assert_string_equal(oct_job_at(&job, "model.hf_assets_path"),
+                        "default: model.model_name_or_path");
     oct_job_free(&job);
     const char *flags[] = {"--parallel.recompute", "--parallel.fully_shard_parallel_size", "auto"};
     load_good_yaml("parallel:\n  fully_shard_parallel_size: 2\n", flags, COUNT(flags), &job);
@@ -537,6 +548,7 @@ static void given_a_mindspeed_job_its_keys_fill_the_fields_that_mean_the_same(vo
     assert_string_equal(oct_job_where(&job, "training.quantization_plan.recipe_name"),
                         "job.yaml:43");
     assert_string_equal(oct_job_where(&job, "optimizer.lr"), "job.yaml:30");
+    assert_string_equal(oct_job_at(&job, "optimizer.lr"), "job.yaml:30: training.lr");
     assert_string_equal(oct_job_where(&job, "training.lr"), "job.yaml:30");
     assert_false(oct_job_is_set(&job, "optimizer.eps"));
     oct_job_free(&job);
@@ -628,6 +640,7 @@ static void given_a_wrong_yaml_job_one_line_says_where_what_and_expected(void **
          "command line: --features.recompute_plan: expected a value as a YAML file has it; got "
          "\"[a\""},
         {"- a\n", NULL, "job.yaml:1: expected a table of keys; got a list"},
+        {"%YAML 9.9\n---\na: 1\n", NULL, "job.yaml: not valid YAML; expected YAML 1.1 to 1.3"},
     };
     for (size_t i = 0; i < COUNT(jobs); i++)
         expect_error("job.yaml", jobs[i].text, jobs[i].override, jobs[i].message);

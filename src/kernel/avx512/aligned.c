@@ -12,12 +12,9 @@
  * any number of threads. */
 #include "kernel/gemm_kernels.h"
 
-#include <string.h>
-
 #include "kernel/avx512/aligned.h"
 #include "kernel/avx512/encode.h"
 #include "kernel/avx512/gemm.h"
-#include "kernel/code_words.h"
 
 enum {
     MR = OCT_ALIGNED_MR,

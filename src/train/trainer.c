@@ -205,6 +205,20 @@ static void log_memory(const oct_trainer *t) {
                  parameters, gradients, 2 * gradients, oct_alloc_live_bytes());
 }
 
+/* What `octet plan` foretells of this run's gathers; their bytes are in each step's metrics. */
+static oct_status log_gathers(const oct_trainer *t, oct_error *err) {
+    oct_wire wire;
+    if (!t->ranks.fsdp)
+        return OCT_OK;
+    oct_status status = oct_ranks_plan_wire(t->job, t->model, oct_conversion_plan(t->conversion),
+                                            t->ranks.n_ranks, &wire, err);
+    if (status == OCT_OK && !isnan(wire.converted_ratio))
+        oct_log_info("Gathers of converted weights are %.4f of bf16's bytes, those of all weights "
+                     "%.4f",
+                     wire.converted_ratio, wire.whole_ratio);
+    return status;
+}
+
 static oct_status prepare(oct_trainer *t, oct_error *err) {
     oct_status status = plan_batches(t, err);
     if (status == OCT_OK)
@@ -220,7 +234,7 @@ static oct_status fill(oct_trainer *t, oct_error *err) {
         status = oct_setup_parameters(t->job, t->seed, t->model, err);
     if (status == OCT_OK)
         log_memory(t);
-    return status;
+    return status == OCT_OK ? log_gathers(t, err) : status;
 }
 
 oct_status oct_trainer_create(const oct_job *job, const oct_trainer_options *options,

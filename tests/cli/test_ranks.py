@@ -23,6 +23,8 @@ class Ranks(OnRanks):
             self.assertGreater(line["wire_s_gather_8bit"], 0)
         self.assertEqual(out.count("step:  1  loss"), 1)
         self.assertIn("bytes of step 1: gather_8bit ", out)
+        self.assertIn("Gathers of converted weights are %.4f of bf16's bytes, those of all weights %.4f"
+                      % (plan["wire"]["converted_to_bf16"], plan["wire"]["whole_to_bf16"]), out)
         self.assertIn("'on-demand' becomes 'all'", out)  # torchtitan's default recompute is selective
 
     def test_given_4_processes_each_keeps_a_quarter_and_says_so(self):

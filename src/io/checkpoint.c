@@ -382,24 +382,49 @@ static oct_status open_step(const char *folder, int64_t step, oct_checkpoint **c
     return status;
 }
 
-oct_status oct_checkpoint_find(const char *folder, int64_t step, oct_checkpoint **checkpoint,
-                               oct_error *err) {
-    int64_t *steps = NULL;
-    size_t n = 0;
-    *checkpoint = NULL;
-    if (step >= 0)
-        return open_step(folder, step, checkpoint, err);
-    oct_status status = oct_step_folders_list(folder, &steps, &n, err);
-    for (size_t i = 0; i < n && !status && !*checkpoint; i++) {
-        oct_error why = {0};
-        oct_status outcome = open_step(folder, steps[i], checkpoint, &why);
-        if (outcome == OCT_NO_MEMORY || outcome == OCT_FAILED) /* says nothing about the folder */
-            status = oct_fail(err, outcome, "%s", why.message);
-        else if (outcome)
-            oct_log_warning("checkpoint step-%" PRId64 " is skipped: %s", steps[i], why.message);
+/* Opens the newest valid one of `steps`; *n_bad: how many before it aren't, each with its reason.
+ */
+static oct_status open_newest(const char *folder, const int64_t *steps, size_t n,
+                              oct_checkpoint **checkpoint, oct_error *why, size_t *n_bad,
+                              oct_error *err) {
+    for (*n_bad = 0; *n_bad < n; (*n_bad)++) {
+        oct_error *reason = &why[*n_bad];
+        oct_status status = open_step(folder, steps[*n_bad], checkpoint, reason);
+        if (status == OCT_NO_MEMORY || status == OCT_FAILED) /* says nothing about the folder */
+            return oct_fail(err, status, "%s", reason->message);
+        if (status == OCT_OK)
+            return OCT_OK;
     }
+    return OCT_OK;
+}
+
+static oct_status find_newest(const char *folder, oct_checkpoint **checkpoint, oct_error *err) {
+    int64_t *steps = NULL;
+    size_t n = 0, n_bad = 0;
+    oct_error *why = NULL;
+    oct_status status = oct_step_folders_list(folder, &steps, &n, err);
+    if (status || n == 0)
+        goto cleanup;
+    why = oct_calloc_array(n, sizeof *why);
+    status =
+        why ? open_newest(folder, steps, n, checkpoint, why, &n_bad, err) : oct_fail_memory(err);
+    if (!status && n_bad == n)
+        status =
+            oct_fail(err, OCT_INVALID, "%s: none of its %zu checkpoints is valid; the newest: %s",
+                     folder, n, why[0].message);
+    for (size_t i = 0; i < n_bad && !status; i++)
+        oct_log_warning("checkpoint step-%" PRId64 " is skipped: %s", steps[i], why[i].message);
+cleanup:
+    oct_free(why);
     oct_free(steps);
     return status;
+}
+
+oct_status oct_checkpoint_find(const char *folder, int64_t step, oct_checkpoint **checkpoint,
+                               oct_error *err) {
+    *checkpoint = NULL;
+    return step >= 0 ? open_step(folder, step, checkpoint, err)
+                     : find_newest(folder, checkpoint, err);
 }
 
 void oct_checkpoint_close(oct_checkpoint *c) {

@@ -65,8 +65,9 @@ oct_status oct_checkpoint_save(const char *folder, const oct_checkpoint_contents
 typedef struct oct_checkpoint oct_checkpoint;
 
 /* Opens and verifies, checksums included. LATEST: the newest valid step; each newer folder that
- * isn't one is named in a warning with the reason; if there is none at all (or no folder): OCT_OK
- * and *checkpoint NULL. A step >= 0 that is missing or invalid is OCT_INVALID. */
+ * isn't one is named in a warning with the reason. Without any step-N (or without the folder):
+ * OCT_OK and *checkpoint NULL; with some, none of them valid: OCT_INVALID, lest a run begins anew
+ * among them. A step >= 0 that is missing or invalid is OCT_INVALID. */
 oct_status oct_checkpoint_find(const char *folder, int64_t step, oct_checkpoint **checkpoint,
                                oct_error *err);
 /* The same for one checkpoint's own folder, whatever its name. */

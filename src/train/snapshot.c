@@ -412,19 +412,29 @@ static void warn_of_another_job(const oct_trainer *t, const oct_checkpoint *from
     oct_job_free(&before);
 }
 
-/* The newest checkpoint of the run itself; without one, checkpoint.initial_load_path if the job
- * takes all of it and not the weights alone. NULL: neither. */
+/* The checkpoint of the run's own folder that the job asks for; NULL: there are none. */
+static oct_status find_own(const oct_trainer *t, oct_checkpoint **from, oct_error *err) {
+    int64_t step = t->job->checkpoint.load_step;
+    oct_error cause = {0};
+    char *folder = oct_trainer_checkpoint_folder(t);
+    if (!folder)
+        return oct_fail_memory(err);
+    oct_status status = oct_checkpoint_find(folder, step, from, &cause);
+    if (status == OCT_INVALID && step < 0) /* to save among them would hide what happened */
+        oct_fail(err, status, "%s; to begin anew, delete %s or move it away", cause.message,
+                 folder);
+    else if (status)
+        oct_fail(err, status, "%s", cause.message);
+    oct_free(folder);
+    return status;
+}
+
+/* The run's own checkpoint; without one, checkpoint.initial_load_path if the job takes all of it
+ * and not the weights alone. NULL: neither. */
 static oct_status find_start(const oct_trainer *t, oct_checkpoint **from, oct_error *err) {
     const oct_job *job = t->job;
-    oct_status status = OCT_OK;
     *from = NULL;
-    if (job->checkpoint.enable) {
-        char *folder = oct_trainer_checkpoint_folder(t);
-        if (!folder)
-            return oct_fail_memory(err);
-        status = oct_checkpoint_find(folder, job->checkpoint.load_step, from, err);
-        oct_free(folder);
-    }
+    oct_status status = job->checkpoint.enable ? find_own(t, from, err) : OCT_OK;
     if (status != OCT_OK || *from || !job->checkpoint.initial_load_path ||
         job->checkpoint.initial_load_model_only || job->checkpoint.initial_load_in_hf)
         return status;

@@ -136,6 +136,23 @@ class Errors(Training):
             self.refused(save + ["--training.steps=6", "--model.args." + args[0]], "step-4", "expected")
         self.accepted(save + ["--training.steps=6"])
 
+    def test_given_checkpoints_that_are_all_damaged_nothing_is_trained_and_nothing_touched(self):
+        save = ["train", "job.toml", "--checkpoint.enable"]
+        self.accepted(save)
+        for step in ("step-2", "step-4"):
+            os.truncate(self.path("out", "checkpoint", step, "manifest.json"), 100)
+        def look():
+            return [(folder, sorted(files), [os.stat(os.path.join(folder, f)).st_mtime_ns for f in files])
+                    for folder, _, files in sorted(os.walk(self.path("out")))]
+        before = look()
+        for more in (["--training.steps=6"], ["--training.steps=6", "--checkpoint.initial_load_path=nowhere"]):
+            self.refused(save + more, "out/checkpoint: none of its 2 checkpoints is valid",
+                         "the newest: out/checkpoint/step-4/manifest.json", "not JSON", "delete out/checkpoint or move it away")
+        self.assertEqual(look(), before)
+        self.refused(["eval", "out", "text.txt"], "none of its 2 checkpoints is valid", "step-4")
+        os.rename(self.path("out", "checkpoint"), self.path("out", "damaged"))
+        self.assertIn("Training starts at step 1", self.accepted(save).stdout)
+
     def test_given_a_job_file_that_changes_during_the_run_checkpoints_keep_what_it_was(self):
         # the run's log is a pipe: its first line is there before the first step is done
         run = subprocess.Popen([program.OCTET, "train", "job.toml", "--checkpoint.enable", "--training.steps=300",

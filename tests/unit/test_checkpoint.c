@@ -262,56 +262,74 @@ static void given_the_same_step_again_the_new_one_takes_its_place(void **state) 
     assert_nothing_temporary();
 }
 
+/* What can happen to step 20 from outside. */
+static const struct {
+    const char *damage, *part;
+} damages[] = {
+    {"rm ckpt/step-20/manifest.json", "no manifest.json"},
+    {"rm ckpt/step-20/state.json", "state.json"},
+    {"rm ckpt/step-20/config.toml", "config.toml"},
+    {"rm ckpt/step-20/model-*", "model-00001-of-00001.safetensors"},
+    {"truncate -s -1 ckpt/step-20/model-*",
+     "model-00001-of-00001.safetensors: expected 1176 bytes; got 1175"},
+    {"truncate -s +1 ckpt/step-20/optimizer-*", "bytes; got"},
+    {"printf X | dd of=$(ls ckpt/step-20/model-*) bs=1 seek=900 conv=notrunc status=none",
+     "checksum: expected"},
+    {"printf X | dd of=ckpt/step-20/state.json bs=1 seek=3 conv=notrunc status=none",
+     "state.json: checksum"},
+    {"truncate -s 100 ckpt/step-20/manifest.json", "not JSON"},
+    {": > ckpt/step-20/manifest.json", "not JSON"},
+    {"sed -i 's/\"step\": 20/\"step\": 21/' ckpt/step-20/manifest.json",
+     "step: expected 20; got 21"},
+    {"sed -i 's/octet-checkpoint/other/' ckpt/step-20/manifest.json", "format: expected"},
+    {"sed -i 's/\"version\": 1/\"version\": 2/' ckpt/step-20/manifest.json",
+     "version: expected 1; got 2"},
+    {"sed -i 's/norm.weight/norm.wight/' ckpt/step-20/manifest.json", "it isn't there"},
+    {"sed -i 's/\"state.json\"/\"..\\/x.json\"/' ckpt/step-20/manifest.json", "plain file name"},
+    {"sed -i 's/\"rows\": 40/\"rows\": 39/' ckpt/step-20/manifest.json", "differ"},
+    {"sed -i 's/\"row\": 0/\"row\": 1/' ckpt/step-20/manifest.json", "begin at row 0; got 1"},
+    {"sed -i 's/\\[40, 6\\]/[6, 40]/' ckpt/step-20/manifest.json", "differ"},
+    {"sed -i 's/\\[40, 6\\]/[80, 6]/' ckpt/step-20/manifest.json",
+     "pieces of 80 rows in all; got 40"},
+    {"sed -i 's/\"F32\"/\"BF16\"/' ckpt/step-20/manifest.json", "differ"},
+    {"sed -i 's/\"kernel_set\"/\"kernels\"/' ckpt/step-20/manifest.json",
+     "kernel_set: expected a string; got nothing"},
+    {"sed -i 's/\"tensors\"/\"other\"/' ckpt/step-20/manifest.json",
+     "tensors: expected an object; got nothing"},
+    {"sed -i 's/\"xxh3\": \"./\"xxh3\": \"/' ckpt/step-20/manifest.json", "16 hexadecimal"},
+    {"rm -r ckpt/step-20 && touch ckpt/step-20", "step-20"},
+};
+
 static void given_any_file_damaged_resume_takes_the_one_before_and_says_why(void **state) {
     (void)state;
-    static const struct {
-        const char *damage, *part;
-    } cases[] = {
-        {"rm ckpt/step-20/manifest.json", "no manifest.json"},
-        {"rm ckpt/step-20/state.json", "state.json"},
-        {"rm ckpt/step-20/config.toml", "config.toml"},
-        {"rm ckpt/step-20/model-*", "model-00001-of-00001.safetensors"},
-        {"truncate -s -1 ckpt/step-20/model-*",
-         "model-00001-of-00001.safetensors: expected 1176 bytes; got 1175"},
-        {"truncate -s +1 ckpt/step-20/optimizer-*", "bytes; got"},
-        {"printf X | dd of=$(ls ckpt/step-20/model-*) bs=1 seek=900 conv=notrunc status=none",
-         "checksum: expected"},
-        {"printf X | dd of=ckpt/step-20/state.json bs=1 seek=3 conv=notrunc status=none",
-         "state.json: checksum"},
-        {"truncate -s 100 ckpt/step-20/manifest.json", "not JSON"},
-        {": > ckpt/step-20/manifest.json", "not JSON"},
-        {"sed -i 's/\"step\": 20/\"step\": 21/' ckpt/step-20/manifest.json",
-         "step: expected 20; got 21"},
-        {"sed -i 's/octet-checkpoint/other/' ckpt/step-20/manifest.json", "format: expected"},
-        {"sed -i 's/\"version\": 1/\"version\": 2/' ckpt/step-20/manifest.json",
-         "version: expected 1; got 2"},
-        {"sed -i 's/norm.weight/norm.wight/' ckpt/step-20/manifest.json", "it isn't there"},
-        {"sed -i 's/\"state.json\"/\"..\\/x.json\"/' ckpt/step-20/manifest.json",
-         "plain file name"},
-        {"sed -i 's/\"rows\": 40/\"rows\": 39/' ckpt/step-20/manifest.json", "differ"},
-        {"sed -i 's/\"row\": 0/\"row\": 1/' ckpt/step-20/manifest.json", "begin at row 0; got 1"},
-        {"sed -i 's/\\[40, 6\\]/[6, 40]/' ckpt/step-20/manifest.json", "differ"},
-        {"sed -i 's/\\[40, 6\\]/[80, 6]/' ckpt/step-20/manifest.json",
-         "pieces of 80 rows in all; got 40"},
-        {"sed -i 's/\"F32\"/\"BF16\"/' ckpt/step-20/manifest.json", "differ"},
-        {"sed -i 's/\"kernel_set\"/\"kernels\"/' ckpt/step-20/manifest.json",
-         "kernel_set: expected a string; got nothing"},
-        {"sed -i 's/\"tensors\"/\"other\"/' ckpt/step-20/manifest.json",
-         "tensors: expected an object; got nothing"},
-        {"sed -i 's/\"xxh3\": \"./\"xxh3\": \"/' ckpt/step-20/manifest.json", "16 hexadecimal"},
-        {"rm -r ckpt/step-20 && touch ckpt/step-20", "step-20"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
         assert_int_equal(system("rm -rf ckpt"), 0);
         warnings[0] = '\0';
         save_well(10, 0);
         save_well(20, 0);
         assert_int_equal(latest(), 20);
-        assert_int_equal(system(cases[i].damage), 0);
+        assert_int_equal(system(damages[i].damage), 0);
         assert_int_equal(latest(), 10);
         assert_contains(warnings, "checkpoint step-20 is skipped: ");
-        assert_contains(warnings, cases[i].part);
+        assert_contains(warnings, damages[i].part);
         assert_invalid(20, "step-20");
+    }
+}
+
+static void given_all_damaged_none_is_taken_and_the_newest_is_named(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
+        assert_int_equal(system("rm -rf ckpt"), 0);
+        warnings[0] = '\0';
+        save_well(10, 0);
+        save_well(20, 0);
+        assert_int_equal(system("rm ckpt/step-10/manifest.json"), 0);
+        assert_int_equal(system(damages[i].damage), 0);
+        assert_invalid(OCT_CHECKPOINT_LATEST,
+                       "ckpt: none of its 2 checkpoints is valid; the newest: "
+                       "ckpt/step-20");
+        assert_invalid(OCT_CHECKPOINT_LATEST, damages[i].part);
+        assert_string_equal(warnings, "");
     }
 }
 
@@ -643,6 +661,7 @@ int main(void) {
         STORY(given_a_damaged_newer_folder_keeping_one_never_deletes_the_good_one),
         STORY(given_the_same_step_again_the_new_one_takes_its_place),
         STORY(given_any_file_damaged_resume_takes_the_one_before_and_says_why),
+        STORY(given_all_damaged_none_is_taken_and_the_newest_is_named),
         STORY(given_other_folders_beside_they_are_left_alone),
         STORY(given_impossible_contents_nothing_is_written),
         STORY(given_a_full_disk_at_any_byte_the_earlier_checkpoint_stays),

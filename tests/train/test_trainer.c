@@ -157,6 +157,80 @@ static void given_experts_a_resumed_run_remembers_their_biases_and_scales(void *
     resume(LIST(BALANCED), LIST(BALANCED, "--checkpoint.load_step=3"));
 }
 
+/* All tokens go to the last two experts of each layer: a bias outweighs every score. */
+static void favour_two(oct_model *model) {
+    for (int64_t i = 0; i < oct_model_get_args(model)->n_layers; i++) {
+        oct_moe *moe = oct_model_moe(model, i);
+        for (int64_t e = 1; moe && e <= 2; e++)
+            moe->expert_bias[moe->config.rule.n_experts - e] = 100;
+    }
+}
+
+static void fill_gradients(oct_model *model, float garbage) {
+    int64_t n;
+    oct_param *const *params = oct_model_params(model, &n);
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t k = 0; k < params[i]->n_held; k++)
+            params[i]->grad[k] = garbage;
+}
+
+static void check_two_learn(oct_model *model) {
+    int n_layers = 0;
+    for (int64_t i = 0; i < oct_model_get_args(model)->n_layers; i++) {
+        const oct_moe *moe = oct_model_moe(model, i);
+        for (int w = 0; moe && w < OCT_N_EXPERT_WEIGHTS; w++) {
+            const oct_param *param = moe->experts->w[w];
+            int64_t per_expert = param->shape[1] * param->shape[2];
+            int64_t first = (param->shape[0] - 2) * per_expert, n = first + 2 * per_expert, k = 0;
+            for (; k < first; k++)
+                assert_true(param->grad[k] == 0 && !signbit(param->grad[k]));
+            while (k < n && param->grad[k] == 0)
+                k++;
+            assert_true(k < n);
+        }
+        n_layers += moe != NULL;
+    }
+    assert_true(n_layers > 0);
+}
+
+/* Losses of 4 steps, with `garbage` in the gradients' memory before each. */
+static void lose(const oct_job *job, float garbage, double losses[4]) {
+    oct_trainer *t = make_trainer(job);
+    favour_two(oct_trainer_model(t));
+    for (int i = 0; i < 4; i++) {
+        fill_gradients(oct_trainer_model(t), garbage);
+        losses[i] = step_once(t).loss;
+        check_two_learn(oct_trainer_model(t));
+    }
+    oct_trainer_destroy(t);
+}
+
+static void given_garbage_in_the_gradients_memory_empty_experts_still_get_zeros(void **state) {
+    (void)state;
+#define ACCUMULATED "--training.global_batch_size=4", EXPERTS
+    const char *const *const jobs[] = {
+        LIST(ACCUMULATED, "--model.converters="),
+        LIST(ACCUMULATED, "--model.converters=npu_gmm"),
+        LIST(ACCUMULATED, "--quantize.grouped_mm.mx.recipe_name=mxfp8"),
+        LIST(ACCUMULATED, "--quantize.grouped_mm.mx.recipe_name=hif8"),
+    };
+    static const float garbage[] = {NAN, INFINITY, -1e30f, 1e-40f};
+    workshop w;
+    workshop_open(&w, 4000);
+    for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) {
+        double clean[4], dirty[4];
+        oct_job job;
+        load_job(&w, &job, jobs[i]);
+        lose(&job, 0, clean);
+        for (size_t g = 0; g < sizeof garbage / sizeof garbage[0]; g++) {
+            lose(&job, garbage[g], dirty);
+            assert_memory_equal(dirty, clean, sizeof clean);
+        }
+        oct_job_free(&job);
+    }
+    workshop_close(&w);
+}
+
 static void given_a_forced_balance_every_step_reports_an_even_load(void **state) {
     (void)state;
     workshop w;
@@ -430,6 +504,7 @@ int main(void) {
         cmocka_unit_test(
             given_experts_one_recipe_for_them_and_another_for_linears_learn_it_by_heart),
         cmocka_unit_test(given_experts_a_resumed_run_remembers_their_biases_and_scales),
+        cmocka_unit_test(given_garbage_in_the_gradients_memory_empty_experts_still_get_zeros),
         cmocka_unit_test(given_a_forced_balance_every_step_reports_an_even_load),
         cmocka_unit_test(given_a_checkpoint_to_start_from_it_is_read),
         cmocka_unit_test(given_a_model_for_export_training_does_not_go_on_from_it),

@@ -23,7 +23,7 @@ typedef enum oct_status {
  * characters in it become '?'. */
 typedef struct oct_error {
     oct_status status;
-    char message[OCT_ERROR_SIZE]; /* always NUL-terminated; truncated with "..." */
+    char message[OCT_ERROR_SIZE]; /* always NUL-terminated; of a longer one both ends */
 } oct_error;
 
 /* Fills *err (if not NULL) and returns `status`, so that callers write `return oct_fail(err, ...)`.

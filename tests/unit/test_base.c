@@ -128,6 +128,28 @@ static void given_a_refused_write_the_old_file_stays(void **state) {
     oct_free(path);
 }
 
+static void given_a_message_of_any_length_its_beginning_and_end_stay(void **state) {
+    (void)state;
+    static char path[8 * OCT_ERROR_SIZE];
+    for (size_t n = OCT_ERROR_SIZE - 40; n < sizeof path; n += n < OCT_ERROR_SIZE + 20 ? 1 : 997) {
+        oct_error err = {0};
+        memset(path, 'x', n);
+        path[n] = '\0';
+        assert_int_equal(oct_fail(&err, OCT_FAILED, "job.toml:3: %s: no\nspace", path), OCT_FAILED);
+        size_t length = strlen(err.message), whole = n + strlen("job.toml:3: : no space");
+        assert_true(length < OCT_ERROR_SIZE && length + 3 > (whole < 1020 ? whole : 1020));
+        assert_memory_equal(err.message, "job.toml:3: xxx", 15);
+        assert_string_equal(err.message + length - 13, "xxx: no?space");
+        assert_int_equal(strstr(err.message, "x ... x") != NULL, whole >= OCT_ERROR_SIZE);
+    }
+    oct_error poor = {0};
+    oct_alloc_fail_at(1);
+    oct_fail(&poor, OCT_FAILED, "job.toml:3: %s: no space", path);
+    oct_alloc_fail_at(0);
+    assert_int_equal(strlen(poor.message), OCT_ERROR_SIZE - 1);
+    assert_string_equal(poor.message + OCT_ERROR_SIZE - 6, "xx...");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(given_any_size_blocks_are_aligned_and_counted),
@@ -138,6 +160,7 @@ int main(void) {
         cmocka_unit_test(given_a_misspelt_name_the_neighbour_is_named),
         cmocka_unit_test(given_any_thread_count_every_task_runs_once),
         cmocka_unit_test(given_a_refused_write_the_old_file_stays),
+        cmocka_unit_test(given_a_message_of_any_length_its_beginning_and_end_stay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* Rules that concern the words inside a value, or more than one key. What needs to know models,
  * recipes, module names or the number of ranks is checked where those are known. */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,6 +107,29 @@ static oct_status check_names(oct_loader *l) {
     return status;
 }
 
+/* A run writes files of names below NAMES_BYTES in `folder`, which lies in the dump folder unless
+ * it is absolute, and no call takes a longer path. */
+static oct_status check_path(oct_loader *l, const char *key, const char *folder) {
+    enum { NAMES_BYTES = 256, MAX_BYTES = PATH_MAX - NAMES_BYTES };
+    static const char dump[] = "job.dump_folder";
+    size_t n = strlen(folder) + (*folder == '/' ? 0 : strlen(l->job->job.dump_folder) + 1);
+    if (n <= MAX_BYTES)
+        return OCT_OK;
+    return oct_fail(l->builder.err, OCT_INVALID,
+                    "%s: the path of the run's files is too long; expected a folder of at most %d "
+                    "bytes; got %zu",
+                    oct_job_at(l->job, oct_job_is_set(l->job, key) ? key : dump), MAX_BYTES, n);
+}
+
+static oct_status check_paths(oct_loader *l) {
+    oct_status status = check_path(l, "job.dump_folder", "cache");
+    if (!status)
+        status = check_path(l, "checkpoint.folder", l->job->checkpoint.folder);
+    if (!status)
+        status = check_path(l, "metrics.save_tb_folder", l->job->metrics.save_tb_folder);
+    return status;
+}
+
 /* The words of [checkpoint] that matter only where something is saved. */
 static oct_status check_last_save(oct_loader *l) {
     if (!l->job->checkpoint.enable || !l->job->checkpoint.last_save_in_hf)
@@ -118,6 +142,8 @@ oct_status oct_loader_check(oct_loader *l) {
     oct_status status = check_device(l);
     if (!status)
         status = check_names(l);
+    if (!status)
+        status = check_paths(l);
     if (!status)
         status = check_converters(l);
     if (!status)

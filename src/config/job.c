@@ -39,9 +39,24 @@ static const oct_schema *own_schema(const oct_loader *l) {
     return l->state->mindspeed ? &oct_schema_mindspeed : &oct_schema_titan;
 }
 
+/* "a." is an empty key in a; false: another name. */
+static bool is_empty_key(oct_loader *l, const char *place, const char *name) {
+    size_t n = strlen(name);
+    if (n > 0 && name[n - 1] != '.')
+        return false;
+    if (n <= 1)
+        oct_fail(&l->unknown, OCT_INVALID, "%s: a key is empty; expected a name", place);
+    else
+        oct_fail(&l->unknown, OCT_INVALID, "%s: %s%.*s: a key in it is empty; expected a name",
+                 place, oct_loader_dashes(place), (int)n - 1, name);
+    return true;
+}
+
 void oct_loader_unknown(oct_loader *l, const char *place, const char *name, const char *what) {
     char section[128];
     const char *near = NULL;
+    if (is_empty_key(l, place, name))
+        return;
     if (strcmp(what, "section") != 0)
         near = oct_schema_nearest(own_schema(l), name);
     else if (oct_schema_nearest_section(own_schema(l), name, section, sizeof section))

@@ -377,6 +377,9 @@ static oct_status check_plan(oct_loader *l) {
                         "%s: " PLAN "recipe_name: the key is missing; expected a recipe such as "
                         "mxfp8",
                         l->builder.path);
+    if (l->job->quantization_plan.recipe_name && l->job->quantization_plan.apply_modules.n == 0)
+        return oct_loader_fail_text(l, PLAN "apply_modules", "the list is empty",
+                                    "at least one pattern, such as model.layers.{*}", "[]");
     const oct_job_list *list = &l->job->quantization_plan.quant_converters;
     for (size_t i = 0; i < list->n; i++)
         if (strcmp(list->items[i], "quantize.linear.mx") != 0 &&

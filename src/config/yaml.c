@@ -28,7 +28,7 @@ typedef struct frame {
     const char *key;    /* tables: the key that waits for its value, else NULL */
     size_t key_bytes;
     bool key_is_merge;
-    int key_line;
+    int key_line;      /* 0: a key of no characters has no place, its value has */
     oct_value *merges; /* list of the tables named by `<<`, or NULL */
 } frame;
 
@@ -178,7 +178,7 @@ static oct_status place(reader *r, oct_value *value) {
     const char *key = top->key;
     top->key = NULL;
     if (!top->key_is_merge) {
-        value->line = top->key_line;
+        value->line = top->key_line ? top->key_line : value->line;
         return oct_value_append(&r->builder, top->value, key, top->key_bytes, value);
     }
     if (!top->merges &&
@@ -266,7 +266,7 @@ static oct_status on_scalar(reader *r, struct fy_event *event) {
     if (top && top->value->kind == OCT_VALUE_TABLE && !top->key) {
         if (event->scalar.anchor)
             return fail_at(r, line, "an anchor on a key has no meaning here");
-        return on_key(r, top, token, line);
+        return on_key(r, top, token, fy_event_start_mark(event) ? line : 0);
     }
     size_t n_bytes = 0;
     const char *text = token ? fy_token_get_text(token, &n_bytes) : NULL;

@@ -123,6 +123,18 @@ class Errors(Training):
         for folder in ("file", "file/x", "/proc/x"):
             self.refused(["train", "job.toml", "--job.dump_folder=" + folder], "job.dump_folder", folder, status=1)
 
+    def test_given_paths_longer_than_the_system_takes_the_key_is_named_and_the_reason_told(self):
+        run = ["train", "job.toml", "--checkpoint.enable", "--metrics.enable_tensorboard"]
+        self.refused(run + ["--job.dump_folder=" + "x" * 300], "--job.dump_folder", "File name too long", status=1)
+        def folder(n):
+            return ("y" * 200 + "/") * (n // 201) + "y" * (n % 201)
+        for n in (3835, 3841, 4090, 4096, 5000, 100000):
+            self.refused(run + ["--job.dump_folder=" + folder(n)], "--job.dump_folder", "too long", "at most 3840")
+        self.refused(run + ["--checkpoint.folder=" + folder(4000)], "--checkpoint.folder", "too long")
+        self.assertFalse(os.path.exists(self.path("y" * 200)))
+        self.accepted(run + ["--job.dump_folder=" + folder(3829)])
+        self.refused(["eval", folder(3829) + "/nowhere", "text.txt"], "doesn't exist")
+
     def test_given_a_batch_that_no_memory_holds_it_is_refused(self):
         self.refused(["train", "job.toml", "--training.local_batch_size=10000000", "--training.seq_len=200"],
                      "training.local_batch_size", "GiB")

@@ -315,6 +315,13 @@ static void given_a_wrong_toml_job_one_line_says_where_what_and_expected(void **
         {"[quantize.linear.mx]\nscale_mode = \"round\"\n", NULL,
          "job.toml:2: quantize.linear.mx.scale_mode: the word is unknown; expected one of floor, "
          "ceil, even, rceil; got \"round\""},
+        {"\"\" = 1\n", NULL, "job.toml:1: a key is empty; expected a name"},
+        {"\n[\"\"]\nsteps = 1\n", NULL, "job.toml:2: a key is empty; expected a name"},
+        {"[training]\n\"\" = 1\n", NULL,
+         "job.toml:2: training: a key in it is empty; expected a name"},
+        {"[quantize.linear]\n\"\" = 1\n", NULL,
+         "job.toml:2: quantize.linear: a key in it is empty; expected a name"},
+        {"", "--training.=3", "command line: --training: a key in it is empty; expected a name"},
         {"", "--training.stepz=3",
          "command line: --training.stepz: unknown key; the nearest known one is --training.steps"},
         {"", "--training.steps=many",
@@ -592,12 +599,32 @@ static void given_the_plan_of_the_guide_it_is_read(void **state) {
     oct_job_free(&job);
 }
 
+static void given_a_plan_without_its_recipe_its_modules_do_not_matter(void **state) {
+    (void)state;
+    oct_job job;
+    const char *overrides[] = {"--training.quantization_plan.recipe_name=none"};
+    load_good_yaml("training:\n  quantization_plan:\n    recipe_name: mxfp8\n"
+                   "    apply_modules: []\n",
+                   overrides, 1, &job);
+    assert_null(job.quantization_plan.recipe_name);
+    oct_job_free(&job);
+}
+
 static void given_a_wrong_yaml_job_one_line_says_where_what_and_expected(void **state) {
     (void)state;
     static const wrong_job jobs[] = {
         {"training:\n  train_iter: 1\n", NULL,
          "job.yaml:2: training.train_iter: unknown key; the nearest known one is "
          "training.train_iters"},
+        {"training:\n  '': 1\n", NULL,
+         "job.yaml:2: training: a key in it is empty; expected a name"},
+        {"training:\n  lr: 1\n  : 1\n", NULL,
+         "job.yaml:3: training: a key in it is empty; expected a name"},
+        {"model:\n\n'':\n  lr: 1\n", NULL, "job.yaml:3: a key is empty; expected a name"},
+        {"model:\n\n: 1\n", NULL, "job.yaml:3: a key is empty; expected a name"},
+        {"training:\n  quantization_plan:\n    recipe_name: mxfp8\n    apply_modules: []\n", NULL,
+         "job.yaml:4: training.quantization_plan.apply_modules: the list is empty; expected at "
+         "least one pattern, such as model.layers.{*}; got []"},
         {"training:\n  lr: fast\n", NULL,
          "job.yaml:2: training.lr: the type is wrong; expected a number of at least 0; got "
          "\"fast\""},
@@ -660,6 +687,7 @@ int main(void) {
         cmocka_unit_test(given_a_mindspeed_job_its_keys_fill_the_fields_that_mean_the_same),
         cmocka_unit_test(given_a_mindspeed_job_defaults_and_command_line_of_both_forms_work),
         cmocka_unit_test(given_the_plan_of_the_guide_it_is_read),
+        cmocka_unit_test(given_a_plan_without_its_recipe_its_modules_do_not_matter),
         cmocka_unit_test(given_a_wrong_yaml_job_one_line_says_where_what_and_expected),
     };
     return cmocka_run_group_tests(tests, enter_folder, leave_folder);

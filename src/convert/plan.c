@@ -201,6 +201,8 @@ static oct_status check_list(oct_plan *plan, const oct_converter_spec *specs, in
         } else if (list->written) {
             char names[512];
             closest_names(plan, specs, n_specs, list, list->patterns[p], names, sizeof names);
+            if (!names[0]) /* nothing here that the list could mean: its converter says so */
+                return OCT_OK;
             status = warn(plan, "%s: \"%s\" matches no module; closest: %s", list->where,
                           list->patterns[p], names);
         }
@@ -264,6 +266,13 @@ static int64_t quantized_bytes(const oct_recipe *recipe, const oct_plan_row *row
     return n;
 }
 
+static bool finds_any(const oct_plan *plan, const oct_converter_spec *spec) {
+    for (int64_t i = 0; i < plan->n_rows; i++)
+        if (concerns(spec, &plan->rows[i]))
+            return true;
+    return false;
+}
+
 /* Applies one converter to the rows; returns how many it took. */
 static int64_t convert_rows(oct_plan *plan, const oct_converter_spec *spec) {
     int64_t n = 0;
@@ -325,6 +334,10 @@ static oct_status run_converters(oct_plan *plan, const oct_converter_spec *specs
                     idle->where, idle->name, what);
     if (all_at_once && plan->user_patterns_all_missed) /* which says more */
         return oct_fail(err, OCT_INVALID, "%s", plan->warnings[0]);
+    if (!finds_any(plan, idle))
+        return oct_fail(err, OCT_INVALID,
+                        "%s: converter \"%s\" converts nothing: the model has no %s; take it out",
+                        idle->where, idle->name, what);
     return oct_fail(
         err, OCT_INVALID,
         "%s: converter \"%s\" converts nothing: expected at least one %s that its patterns leave; "

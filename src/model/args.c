@@ -467,12 +467,12 @@ static oct_status check_groups(const oct_model_args *args, oct_error *err) {
 
 static oct_status check_experts(const oct_model_args *args, oct_error *err) {
     long long E = args->num_experts, top_k = args->top_k;
-    bool routes = top_k > 0 || args->num_shared_experts > 0;
-    if (E == 0 && routes)
-        return oct_fail(err, OCT_INVALID,
-                        "num_experts: a router without experts; expected at least top_k (%lld), or "
-                        "top_k and num_shared_experts of 0; got 0",
-                        top_k);
+    if (E == 0 && (top_k > 0 || args->num_shared_experts > 0))
+        return oct_fail(
+            err, OCT_INVALID,
+            "num_experts: no experts to choose from, but top_k is %lld and "
+            "num_shared_experts %lld; expected at least %lld, or 0 for all three; got 0",
+            top_k, (long long)args->num_shared_experts, top_k > 0 ? top_k : 1);
     if (E == 0)
         return OCT_OK;
     if (args->family == OCT_MODEL_LLAMA3)

@@ -90,10 +90,13 @@ static oct_status add_titan(oct_conversion *c, const oct_job *job, const char *n
 static oct_status add_mindspeed(oct_conversion *c, const oct_job *job, const char *name,
                                 oct_error *err) {
     bool experts = strcmp(name, "quantize.moe.mx") == 0;
+    /* the list has a default; then the plan is where its recipe is */
+    const char *key =
+        oct_job_is_set(job, PLAN "quant_converters") ? PLAN "quant_converters" : PLAN "recipe_name";
     oct_converter_spec spec = {
         .kind = experts ? OCT_CONVERT_GROUPED_MM : OCT_CONVERT_LINEAR,
         .name = name,
-        .where = oct_job_at(job, PLAN "recipe_name"),
+        .where = oct_job_at(job, key),
         .recipe = experts ? NULL : &c->recipes[0],
         .include = pattern_list(job, OCT_PATTERN_GLOB, &job->quantization_plan.apply_modules,
                                 PLAN "apply_modules"),

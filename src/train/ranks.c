@@ -42,10 +42,16 @@ oct_status oct_ranks_degrees(const oct_job *job, int n_ranks, oct_sharding *shar
     int64_t needed = replicate;
     if (shard > 0 && !oct_mul_i64(replicate, shard, &needed))
         needed = INT64_MAX;
-    if (shard > 0 ? needed != n_ranks : n_ranks % replicate != 0)
+    if (shard > 0 && needed != n_ranks)
         return oct_fail(err, OCT_INVALID,
-                        "%s: the job is for %lld processes; expected as many as run; got %d",
-                        oct_job_at(job, key), (long long)needed, n_ranks);
+                        "%s: the job is for %lld processes (replicate x shard degree: %lld x "
+                        "%lld); expected as many as run, %d",
+                        oct_job_at(job, key), (long long)needed, (long long)replicate,
+                        (long long)shard, n_ranks);
+    if (n_ranks % replicate != 0)
+        return oct_fail(err, OCT_INVALID,
+                        "%s: expected a divisor of the number of processes, %d; got %lld",
+                        oct_job_at(job, key), n_ranks, (long long)replicate);
     *n_replicas = (int)replicate;
     oct_status status = check_expert_degree(job, n_ranks / (int)replicate, err);
     if (status)

@@ -77,13 +77,24 @@ static bool mentions(const char *message, const char *name) {
     return false;
 }
 
+/* How likely the entry is to blame for a message about dimensions; 0: not spoken of. */
+static int guilt(const oct_value *item, const char *message) {
+    size_t n = strlen(item->key);
+    bool opens = strncmp(message, item->key, n) == 0 && message[n] == ':';
+    return mentions(message, item->key) ? 1 + opens + 2 * (item->line == 0) : 0;
+}
+
 /* Dimensions that don't fit each other: an entry of [model.args] that the message speaks of is to
- * blame, one of the command line before one of the file. */
+ * blame, one of the command line before one of the file, and then the one it begins with. */
 static oct_status fail_resolve(const oct_job *job, const oct_error *cause, oct_error *err) {
     const oct_value *item = job->model.args ? job->model.args->items.first : NULL, *blamed = NULL;
-    for (; item; item = item->next)
-        if (mentions(cause->message, item->key) && (!blamed || (blamed->line && !item->line)))
+    int most = 0;
+    for (; item; item = item->next) {
+        int own = guilt(item, cause->message);
+        if (own > most)
             blamed = item;
+        most = own > most ? own : most;
+    }
     if (blamed)
         return fail_arg(job, blamed->key, cause, err);
     return fail_at(job, job->model.args ? "model.args" : "model.flavor", cause, err);

@@ -68,13 +68,16 @@ class Moe(Training):
 
     def test_given_a_dense_model_a_converter_of_experts_is_refused(self):
         self.refused(["train", "job.toml", "--model.converters=npu_gmm"],
-                     "\"npu_gmm\" converts nothing", "expert module")
+                     "\"npu_gmm\" converts nothing", "the model has no expert module")
 
     def test_given_experts_that_cannot_be_one_line_says_why(self):
         for words, args in ((("top_k", "num_experts (8)", "got 9"), ["--model.args.top_k=9"]),
                             (("num_expert_groups", "divisor of 8", "got 3"),
                              ["--model.args.num_expert_groups=3"]),
-                            (("a router without experts",), ["--model.args.num_experts=0"]),
+                            (("--model.args.num_experts: no experts", "top_k is ", "0 for all three"),
+                             ["--model.args.num_experts=0"]),
+                            (("--model.args.top_k: ", "num_experts (4)", "got 5"),
+                             ["--model.args.num_experts=4", "--model.args.top_k=5"]),
                             (("score_func", "\"softmax\"", "\"relu\""),
                              ["--model.args.score_func=relu"])):
             self.refused(["train", "job.toml"] + MOE + args, *words)

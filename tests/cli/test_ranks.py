@@ -68,6 +68,18 @@ class Ranks(OnRanks):
         self.assertEqual(result.returncode, 2, result.stderr)
         self.assertEqual(len(self.errors(result)), 1, result.stderr)
 
+    def test_given_degrees_of_another_number_of_processes_both_numbers_are_told(self):
+        replicate, shard = ("--parallelism.data_parallel_%s_degree" % name for name in ("replicate", "shard"))
+        for args, words in (([replicate + "=3"], (replicate, "divisor of the number of processes, 4; got 3")),
+                            ([replicate + "=8"], (replicate, "divisor of the number of processes, 4; got 8")),
+                            ([shard + "=3"], (shard, "for 3 processes", "1 x 3", "as many as run, 4")),
+                            ([replicate + "=3", shard + "=2"], (replicate, "for 6 processes", "3 x 2", "run, 4"))):
+            result = self.run_ranks(4, ["train", "job.toml", *args])
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertEqual(len(self.errors(result)), 1, result.stderr)
+            for word in words:
+                self.assertIn(word, self.errors(result)[0])
+
     def test_given_the_launcher_of_another_mpi_library_training_is_refused(self):
         info = self.accepted(["info"]).stdout
         foreign = "PMI_SIZE" if "mpi: Open MPI" in info else "OMPI_COMM_WORLD_SIZE"

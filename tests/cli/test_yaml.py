@@ -114,6 +114,27 @@ class Yaml(Training):
         self.job(recipe="")
         self.refused(["plan", "job.yaml"], "recipe_name")
 
+    def test_given_converters_that_find_nothing_their_own_line_is_named(self):
+        self.job()
+        lines = (JOB[:JOB.index("quant_converters")].count("\n") + 1, JOB[:JOB.index("recipe_name")].count("\n") + 1)
+        result = self.accepted(["plan", "job.yaml"])
+        self.assertIn("job.yaml:%d: training.quantization_plan.quant_converters: \"quantize.moe.mx\" converts nothing"
+                      % lines[0], result.stdout + result.stderr)
+        with open(self.path("job.yaml")) as file:
+            text = file.read()
+        self.write("job.yaml", text.replace("'quantize.linear.mx', ", ""))
+        self.refused(["plan", "job.yaml"], "job.yaml:%d: " % lines[0], "quant_converters", "the model has no expert module")
+        self.write("job.yaml", "".join(l for l in text.splitlines(True) if "quant_converters" not in l))
+        result = self.accepted(["plan", "job.yaml"])  # the default's line is the plan's
+        self.assertIn("job.yaml:%d: training.quantization_plan.recipe_name: \"quantize.moe.mx\"" % lines[1],
+                      result.stdout + result.stderr)
+
+    def test_given_no_pattern_to_apply_the_list_is_named(self):
+        for config in (DENSE, EXPERTS):
+            self.job(config, apply="[]")
+            line = JOB[:JOB.index("apply_modules")].count("\n") + 1
+            self.refused(["train", "job.yaml"], "job.yaml:%d: training.quantization_plan.apply_modules: " % line, "empty")
+
     def test_given_a_pattern_of_nothing_the_nearest_names_are_told(self):
         self.job(apply="['model.layers.{*}.self_atn']")
         self.refused(["plan", "job.yaml"], "self_atn", "self_attn")

@@ -867,7 +867,11 @@ static void given_dimensions_that_cannot_be_one_line_says_which(void **state) {
                           "most 2");
     args = good;
     args.num_experts = 0;
-    expect_refused(&args, "num_experts: a router without experts");
+    expect_refused(&args, "num_experts: no experts to choose from, but top_k is 2 and "
+                          "num_shared_experts 1; expected at least 2, or 0 for all three; got 0");
+    args.top_k = 0;
+    expect_refused(&args, "num_experts: no experts to choose from, but top_k is 0 and "
+                          "num_shared_experts 1; expected at least 1, or 0 for all three; got 0");
     args = good;
     args.moe_inter_dim = 0;
     expect_refused(&args, "moe_inter_dim: impossible value");

@@ -169,18 +169,15 @@ static oct_status build_layer(oct_model *model, oct_module *layers, int64_t laye
 }
 
 static oct_status build_layers(oct_model *model) {
-    oct_module *layers = oct_calloc_array(1, sizeof *layers);
+    oct_module *layers = oct_module_create(sizeof *layers, OCT_MODULE_CONTAINER, &layers_ops,
+                                           &model->base, "layers");
     if (!layers)
         return OCT_NO_MEMORY;
-    oct_status status = oct_module_init(layers, &layers_ops, &model->base, "layers");
-    if (status) {
-        oct_module_destroy(layers);
-        return status;
-    }
     model->layers = oct_calloc_array((size_t)model->args.n_layers, sizeof(oct_block *));
     model->moes = oct_calloc_array((size_t)model->args.n_layers, sizeof(oct_moe *));
     if (!model->layers || !model->moes)
         return OCT_NO_MEMORY;
+    oct_status status = OCT_OK;
     for (int64_t i = 0; !status && i < model->args.n_layers; i++)
         status = build_layer(model, layers, i);
     return status;
@@ -216,14 +213,13 @@ oct_status oct_model_create(const oct_model_args *args, oct_params_mode mode, oc
     oct_status status = oct_model_args_resolve(&resolved, err);
     if (status)
         return status;
-    oct_model *model = oct_calloc_array(1, sizeof *model);
+    oct_model *model = oct_module_create(sizeof *model, OCT_MODULE_MODEL, &model_ops, NULL, "");
     if (!model)
         return oct_fail_memory(err);
     model->args = resolved;
-    model->base.kind = OCT_MODULE_MODEL;
     model->base.params_mode = mode;
     configure_rotary(model);
-    if (oct_module_init(&model->base, &model_ops, NULL, "") || build(model)) {
+    if (build(model)) {
         oct_model_destroy(model);
         return oct_fail_memory(err);
     }

@@ -173,16 +173,10 @@ static oct_status create_children(oct_attention *a) {
 
 oct_status oct_attention_create(oct_module *parent, const char *component,
                                 const oct_attention_config *config, oct_attention **out) {
-    oct_attention *a = oct_calloc_array(1, sizeof *a);
+    oct_attention *a = oct_module_create(sizeof *a, OCT_MODULE_ATTENTION, &ops, parent, component);
     if (!a)
         return OCT_NO_MEMORY;
-    a->base.kind = OCT_MODULE_ATTENTION;
     a->config = *config;
-    oct_status status = oct_module_init(&a->base, &ops, parent, component);
-    if (status) {
-        oct_module_destroy(&a->base);
-        return status;
-    }
     *out = a;
     return create_children(a);
 }

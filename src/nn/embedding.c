@@ -31,15 +31,10 @@ static const oct_module_ops ops = {
 
 oct_status oct_embedding_create(oct_module *parent, const char *component, int64_t V, int64_t D,
                                 oct_init init, oct_embedding **out) {
-    oct_embedding *embedding = oct_calloc_array(1, sizeof *embedding);
+    oct_embedding *embedding =
+        oct_module_create(sizeof *embedding, OCT_MODULE_EMBEDDING, &ops, parent, component);
     if (!embedding)
         return OCT_NO_MEMORY;
-    embedding->base.kind = OCT_MODULE_EMBEDDING;
-    oct_status status = oct_module_init(&embedding->base, &ops, parent, component);
-    if (status) {
-        oct_module_destroy(&embedding->base);
-        return status;
-    }
     *out = embedding;
     return oct_module_add_param(&embedding->base, "weight", 2, (int64_t[]){V, D}, init,
                                 &embedding->weight);

@@ -300,22 +300,18 @@ static const oct_module_ops ops = {.type_name = "GroupedExperts", .destroy = des
 
 oct_status oct_experts_create(oct_module *parent, const char *component, int64_t E, int64_t D,
                               int64_t F, oct_init w1_init, oct_init w2_w3_init, oct_experts **out) {
-    oct_experts *experts = oct_calloc_array(1, sizeof *experts);
+    oct_experts *experts =
+        oct_module_create(sizeof *experts, OCT_MODULE_EXPERTS, &ops, parent, component);
     if (!experts)
         return OCT_NO_MEMORY;
-    experts->base.kind = OCT_MODULE_EXPERTS;
     experts->n_experts = E;
     experts->dim = D;
     experts->hidden = F;
     experts->products = &oct_expert_loop;
-    oct_status status = oct_module_init(&experts->base, &ops, parent, component);
-    if (status) {
-        oct_module_destroy(&experts->base);
-        return status;
-    }
     *out = experts;
     const int64_t into[3] = {E, F, D}, back[3] = {E, D, F};
     oct_module *m = &experts->base;
+    oct_status status;
     if ((status = oct_module_add_param(m, "w1", 3, into, w1_init, &experts->w[OCT_EXPERT_W1])) ||
         (status = oct_module_add_param(m, "w2", 3, back, w2_w3_init, &experts->w[OCT_EXPERT_W2])))
         return status;

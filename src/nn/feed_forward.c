@@ -108,16 +108,12 @@ static const oct_module_ops ops = {.type_name = "FeedForward",
 
 oct_status oct_feed_forward_create(oct_module *parent, const char *component, int64_t D, int64_t F,
                                    oct_init w1_init, oct_init w2_w3_init, oct_feed_forward **out) {
-    oct_feed_forward *ff = oct_calloc_array(1, sizeof *ff);
+    oct_feed_forward *ff =
+        oct_module_create(sizeof *ff, OCT_MODULE_FEED_FORWARD, &ops, parent, component);
     if (!ff)
         return OCT_NO_MEMORY;
-    ff->base.kind = OCT_MODULE_FEED_FORWARD;
-    oct_status status = oct_module_init(&ff->base, &ops, parent, component);
-    if (status) {
-        oct_module_destroy(&ff->base);
-        return status;
-    }
     *out = ff;
+    oct_status status;
     if ((status = oct_linear_create(&ff->base, "w1", D, F, w1_init, NULL, &ff->w1)) ||
         (status = oct_linear_create(&ff->base, "w2", F, D, w2_w3_init, NULL, &ff->w2)))
         return status;

@@ -203,16 +203,11 @@ static oct_status create_children(oct_latent_attention *a) {
 oct_status oct_latent_attention_create(oct_module *parent, const char *component,
                                        const oct_latent_attention_config *config,
                                        oct_latent_attention **out) {
-    oct_latent_attention *a = oct_calloc_array(1, sizeof *a);
+    oct_latent_attention *a =
+        oct_module_create(sizeof *a, OCT_MODULE_ATTENTION, &ops, parent, component);
     if (!a)
         return OCT_NO_MEMORY;
-    a->base.kind = OCT_MODULE_ATTENTION;
     a->config = *config;
-    oct_status status = oct_module_init(&a->base, &ops, parent, component);
-    if (status) {
-        oct_module_destroy(&a->base);
-        return status;
-    }
     *out = a;
     return create_children(a);
 }

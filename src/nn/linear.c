@@ -52,43 +52,40 @@ const oct_module_ops oct_linear_ops = {.type_name = "Linear",
                                        .keeps_input = true,
                                        .replace_input = replace_input};
 
-/* On failure after this the parent owns the module: it goes with the tree. */
-static oct_status create(oct_module *parent, const char *component, int64_t in_features,
-                         int64_t out_features, oct_linear **out) {
-    oct_linear *linear = oct_calloc_array(1, sizeof *linear);
-    if (!linear)
-        return OCT_NO_MEMORY;
-    linear->base.kind = OCT_MODULE_LINEAR;
-    linear->in_features = in_features;
-    linear->out_features = out_features;
-    oct_status status = oct_module_init(&linear->base, &oct_linear_ops, parent, component);
-    if (status) {
-        oct_module_destroy(&linear->base);
-        return status;
+static oct_linear *create(oct_module *parent, const char *component, int64_t in_features,
+                          int64_t out_features) {
+    oct_linear *linear =
+        oct_module_create(sizeof *linear, OCT_MODULE_LINEAR, &oct_linear_ops, parent, component);
+    if (linear) {
+        linear->in_features = in_features;
+        linear->out_features = out_features;
     }
-    *out = linear;
-    return OCT_OK;
+    return linear;
 }
 
 oct_status oct_linear_create(oct_module *parent, const char *component, int64_t in_features,
                              int64_t out_features, oct_init weight_init, const oct_init *bias_init,
                              oct_linear **out) {
-    oct_status status = create(parent, component, in_features, out_features, out);
-    if (status)
-        return status;
-    int64_t shape[2] = {out_features, in_features};
-    status = oct_module_add_param(&(*out)->base, "weight", 2, shape, weight_init, &(*out)->weight);
+    oct_linear *linear = create(parent, component, in_features, out_features);
+    if (!linear)
+        return OCT_NO_MEMORY;
+    *out = linear;
+    oct_module *m = &linear->base;
+    const int64_t shape[2] = {out_features, in_features};
+    oct_status status = oct_module_add_param(m, "weight", 2, shape, weight_init, &linear->weight);
     if (status || !bias_init)
         return status;
-    return oct_module_add_param(&(*out)->base, "bias", 1, &out_features, *bias_init, &(*out)->bias);
+    return oct_module_add_param(m, "bias", 1, &out_features, *bias_init, &linear->bias);
 }
 
 oct_status oct_linear_create_tied(oct_module *parent, const char *component, oct_param *weight,
                                   oct_linear **out) {
-    oct_status status = create(parent, component, weight->shape[1], weight->shape[0], out);
-    if (!status)
-        (*out)->weight = weight;
-    return status;
+    oct_linear *linear = create(parent, component, weight->shape[1], weight->shape[0]);
+    if (!linear)
+        return OCT_NO_MEMORY;
+    linear->weight = weight;
+    *out = linear;
+    return OCT_OK;
 }
 
 oct_linear *oct_linear_from(oct_module *m) {

@@ -54,6 +54,18 @@ oct_status oct_module_init(oct_module *m, const oct_module_ops *ops, oct_module 
     return OCT_OK;
 }
 
+void *oct_module_create(size_t n_bytes, oct_module_kind kind, const oct_module_ops *ops,
+                        oct_module *parent, const char *component) {
+    oct_module *m = oct_calloc_array(1, n_bytes);
+    if (!m)
+        return NULL;
+    m->kind = kind;
+    if (oct_module_init(m, ops, parent, component) == OCT_OK)
+        return m;
+    oct_module_destroy(m);
+    return NULL;
+}
+
 static void destroy_param(oct_param *param) {
     if (!param)
         return;

@@ -94,9 +94,13 @@ struct oct_module {
     void *saved; /* left by the last saving forward, on the step's saved stack */
 };
 
-/* `m` is the first member of a zeroed, oct_malloc'ed concrete module. Sets the name from the
- * parent's ("parent.component"), and appends it to the parent, which owns it from then on (on
- * failure the caller still owns it). */
+/* A concrete module of n_bytes, whose first member is its oct_module: zeroed but for that. The name
+ * is the parent's and its own ("parent.component"); the parent owns it, also when what its creator
+ * does next fails. A root has no parent (NULL). NULL: memory was refused. */
+void *oct_module_create(size_t n_bytes, oct_module_kind kind, const oct_module_ops *ops,
+                        oct_module *parent, const char *component);
+/* The same on a zeroed `m` of the caller's, with its kind set; on failure the caller still owns it.
+ */
 oct_status oct_module_init(oct_module *m, const oct_module_ops *ops, oct_module *parent,
                            const char *component);
 /* A parameter named "<module>.<component>", with master memory (unless the tree has shapes only)

@@ -233,14 +233,10 @@ static const oct_module_ops router_ops = {.type_name = "TokenChoiceTopKRouter"};
 
 static oct_status create_router(oct_moe *moe) {
     const oct_moe_config *c = &moe->config;
-    oct_module *router = oct_calloc_array(1, sizeof *router);
+    oct_module *router =
+        oct_module_create(sizeof *router, OCT_MODULE_CONTAINER, &router_ops, &moe->base, "router");
     if (!router)
         return OCT_NO_MEMORY;
-    oct_status status = oct_module_init(router, &router_ops, &moe->base, "router");
-    if (status) {
-        oct_module_destroy(router);
-        return status;
-    }
     moe->router = router;
     return oct_linear_create(router, "gate", c->dim, c->rule.n_experts, c->gate_init, NULL,
                              &moe->gate);
@@ -263,16 +259,10 @@ static oct_status create_children(oct_moe *moe) {
 
 oct_status oct_moe_create(oct_module *parent, const char *component, const oct_moe_config *config,
                           oct_moe **out) {
-    oct_moe *moe = oct_calloc_array(1, sizeof *moe);
+    oct_moe *moe = oct_module_create(sizeof *moe, OCT_MODULE_MOE, &ops, parent, component);
     if (!moe)
         return OCT_NO_MEMORY;
-    moe->base.kind = OCT_MODULE_MOE;
     moe->config = *config;
-    oct_status status = oct_module_init(&moe->base, &ops, parent, component);
-    if (status) {
-        oct_module_destroy(&moe->base);
-        return status;
-    }
     *out = moe;
     return create_children(moe);
 }

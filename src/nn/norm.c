@@ -53,16 +53,10 @@ static const oct_module_ops ops = {.type_name = "RMSNorm",
 
 oct_status oct_norm_create(oct_module *parent, const char *component, int64_t D, float eps,
                            oct_norm **out) {
-    oct_norm *norm = oct_calloc_array(1, sizeof *norm);
+    oct_norm *norm = oct_module_create(sizeof *norm, OCT_MODULE_NORM, &ops, parent, component);
     if (!norm)
         return OCT_NO_MEMORY;
-    norm->base.kind = OCT_MODULE_NORM;
     norm->eps = eps;
-    oct_status status = oct_module_init(&norm->base, &ops, parent, component);
-    if (status) {
-        oct_module_destroy(&norm->base);
-        return status;
-    }
     *out = norm;
     oct_init ones = {.kind = OCT_INIT_ONES};
     return oct_module_add_param(&norm->base, "weight", 1, &D, ones, &norm->weight);

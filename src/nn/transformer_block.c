@@ -132,15 +132,9 @@ static const oct_module_ops ops = {
     .type_name = "TransformerBlock", .forward = forward, .backward = backward, .keeps_input = true};
 
 oct_status oct_block_create(oct_module *parent, const char *component, oct_block **out) {
-    oct_block *b = oct_calloc_array(1, sizeof *b);
+    oct_block *b = oct_module_create(sizeof *b, OCT_MODULE_BLOCK, &ops, parent, component);
     if (!b)
         return OCT_NO_MEMORY;
-    b->base.kind = OCT_MODULE_BLOCK;
-    oct_status status = oct_module_init(&b->base, &ops, parent, component);
-    if (status) {
-        oct_module_destroy(&b->base);
-        return status;
-    }
     *out = b;
     return OCT_OK;
 }

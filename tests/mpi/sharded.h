@@ -5,6 +5,7 @@
 #include "../unit/story.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include "base/alloc.h"
 #include "base/rng.h"
@@ -145,9 +146,33 @@ static inline void replica_close(replica *r) {
     oct_plan_destroy(r->plan);
 }
 
-/* ---- training ---- */
+/* ---- all ranks ---- */
 
 static oct_comm *world;
+
+/* Around the tests of a program that mpirun starts. */
+static inline int open_world(void **state) {
+    (void)state;
+    oct_error err = {0};
+    if (oct_kernels_init(&err) || oct_comm_create_world(&world, &err))
+        fprintf(stderr, "%s\n", err.message);
+    return world ? 0 : -1;
+}
+
+static inline int close_world(void **state) {
+    (void)state;
+    oct_comm_destroy(world);
+    return 0;
+}
+
+/* Bytes that all ranks received of one kind. */
+static inline int64_t total_bytes(oct_traffic traffic) {
+    double n = (double)oct_comm_bytes(world, traffic);
+    assert_int_equal(oct_comm_sum_f64(world, &n, 1), OCT_OK);
+    return (int64_t)n;
+}
+
+/* ---- training ---- */
 
 static inline void fill_tokens(int32_t *tokens, int32_t *targets) {
     for (int i = 0; i < N_SEQUENCES * S; i++) {

@@ -1,8 +1,6 @@
 /* Every recipe with every gather mode and checkpointing, on dense and expert models: slow. */
 #include "gathers.h"
 
-#include <stdio.h>
-
 typedef void check_fn(const setup *s);
 
 static void for_each_setup(check_fn *run, int experts) {
@@ -52,18 +50,11 @@ static void given_experts_losses_are_those_of_one_process(void **state) {
 }
 
 int main(void) {
-    oct_error err = {0};
-    if (oct_kernels_init(&err) || oct_comm_create_world(&world, &err)) {
-        fprintf(stderr, "%s\n", err.message);
-        return 1;
-    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(given_dense_models_gathered_codes_are_those_of_one_process),
         cmocka_unit_test(given_experts_gathered_codes_are_those_of_one_process),
         cmocka_unit_test(given_dense_models_losses_are_those_of_one_process),
         cmocka_unit_test(given_experts_losses_are_those_of_one_process),
     };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    oct_comm_destroy(world);
-    return failed;
+    return cmocka_run_group_tests(tests, open_world, close_world);
 }

@@ -1,7 +1,6 @@
 /* Experts spread over ranks, against one process that sorts the tokens of all of them together. */
 #include "sharded.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "nn/experts.h"
@@ -218,12 +217,6 @@ static void given_teams_losses_after_20_steps_are_those_of_one_process(void **st
 
 /* ---- bytes ---- */
 
-static int64_t total_bytes(oct_traffic traffic) {
-    double n = (double)oct_comm_bytes(world, traffic);
-    assert_int_equal(oct_comm_sum_f64(world, &n, 1), OCT_OK);
-    return (int64_t)n;
-}
-
 static void check_bytes(int degree) {
     static const oct_recompute recomputes[] = {OCT_RECOMPUTE_NONE, OCT_RECOMPUTE_OP,
                                                OCT_RECOMPUTE_FULL};
@@ -278,11 +271,6 @@ static void given_teams_nothing_stays_allocated(void **state) {
 }
 
 int main(void) {
-    oct_error err = {0};
-    if (oct_kernels_init(&err) || oct_comm_create_world(&world, &err)) {
-        fprintf(stderr, "%s\n", err.message);
-        return 1;
-    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(given_one_team_experts_gradients_are_bit_for_bit_those_of_one_process),
         cmocka_unit_test(given_teams_gradients_of_all_parameters_are_those_of_one_process),
@@ -291,7 +279,5 @@ int main(void) {
         cmocka_unit_test(given_even_loads_bytes_are_as_foretold),
         cmocka_unit_test(given_teams_nothing_stays_allocated),
     };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    oct_comm_destroy(world);
-    return failed;
+    return cmocka_run_group_tests(tests, open_world, close_world);
 }

@@ -3,7 +3,6 @@
 #include "gathers.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/rng.h"
@@ -195,13 +194,6 @@ static void given_ranks_each_holds_its_share_of_weights_gradients_and_state(void
 
 /* ---- bytes ---- */
 
-/* Bytes that all ranks received of one kind. */
-static int64_t total_bytes(oct_traffic traffic) {
-    double n = (double)oct_comm_bytes(world, traffic);
-    assert_int_equal(oct_comm_sum_f64(world, &n, 1), OCT_OK);
-    return (int64_t)n;
-}
-
 static double check_bytes(const setup *s) {
     static int32_t tokens[N_SEQUENCES * S], targets[N_SEQUENCES * S];
     replica sharded;
@@ -287,11 +279,6 @@ static void given_a_flavor_the_ratios_of_converted_weights_are_those_of_the_form
 }
 
 int main(void) {
-    oct_error err = {0};
-    if (oct_kernels_init(&err) || oct_comm_create_world(&world, &err)) {
-        fprintf(stderr, "%s\n", err.message);
-        return 1;
-    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(given_any_shape_shards_cover_it_in_order_at_blocks_of_32),
         cmocka_unit_test(given_4096_rows_on_3_ranks_no_rank_has_a_block_more_than_another),
@@ -307,7 +294,5 @@ int main(void) {
         cmocka_unit_test(given_a_gather_mode_bytes_are_as_foretold_and_as_few_as_promised),
         cmocka_unit_test(given_a_flavor_the_ratios_of_converted_weights_are_those_of_the_formats),
     };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    oct_comm_destroy(world);
-    return failed;
+    return cmocka_run_group_tests(tests, open_world, close_world);
 }

@@ -1,8 +1,6 @@
 /* Weights that ranks can't share evenly: gathered codes and losses are those of one process. */
 #include "gathers.h"
 
-#include <stdio.h>
-
 #include "fsdp/shard.h"
 
 /* Rows of the parameter that this rank holds. */
@@ -67,18 +65,11 @@ static void given_96_and_2_rows_losses_are_those_of_one_process(void **state) {
 }
 
 int main(void) {
-    oct_error err = {0};
-    if (oct_kernels_init(&err) || oct_comm_create_world(&world, &err)) {
-        fprintf(stderr, "%s\n", err.message);
-        return 1;
-    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(given_4096_96_and_2_rows_ranks_hold_blocks_of_32_in_order),
         cmocka_unit_test(given_96_and_2_rows_gathered_codes_are_those_of_one_process),
         cmocka_unit_test(given_4096_by_1024_on_3_ranks_gathered_codes_are_those_of_one_process),
         cmocka_unit_test(given_96_and_2_rows_losses_are_those_of_one_process),
     };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    oct_comm_destroy(world);
-    return failed;
+    return cmocka_run_group_tests(tests, open_world, close_world);
 }

@@ -37,8 +37,9 @@ static oct_status grow(void *array, int64_t n) {
     return OCT_OK;
 }
 
-oct_status oct_module_init(oct_module *m, const oct_module_ops *ops, oct_module *parent,
-                           const char *component) {
+/* On failure `m` is still its creator's. */
+static oct_status join_tree(oct_module *m, const oct_module_ops *ops, oct_module *parent,
+                            const char *component) {
     m->ops = ops;
     m->name = join_name(parent ? parent->name : "", component);
     if (!m->name)
@@ -60,7 +61,7 @@ void *oct_module_create(size_t n_bytes, oct_module_kind kind, const oct_module_o
     if (!m)
         return NULL;
     m->kind = kind;
-    if (oct_module_init(m, ops, parent, component) == OCT_OK)
+    if (join_tree(m, ops, parent, component) == OCT_OK)
         return m;
     oct_module_destroy(m);
     return NULL;

@@ -83,7 +83,7 @@ typedef struct oct_module_ops {
 
 struct oct_module {
     const oct_module_ops *ops;
-    oct_module_kind kind;        /* set before oct_module_init */
+    oct_module_kind kind;
     oct_params_mode params_mode; /* the root's choice; children inherit it */
     char *name;                  /* fully qualified, "" for the root */
     oct_module *parent;
@@ -99,10 +99,6 @@ struct oct_module {
  * does next fails. A root has no parent (NULL). NULL: memory was refused. */
 void *oct_module_create(size_t n_bytes, oct_module_kind kind, const oct_module_ops *ops,
                         oct_module *parent, const char *component);
-/* The same on a zeroed `m` of the caller's, with its kind set; on failure the caller still owns it.
- */
-oct_status oct_module_init(oct_module *m, const oct_module_ops *ops, oct_module *parent,
-                           const char *component);
 /* A parameter named "<module>.<component>", with master memory (unless the tree has shapes only)
  * and no gradient yet. */
 oct_status oct_module_add_param(oct_module *m, const char *component, int n_dims,

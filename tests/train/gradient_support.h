@@ -12,6 +12,7 @@
 #include "base/rng.h"
 #include "convert/mx_linear.h"
 #include "model/model.h"
+#include "op/routing.h"
 
 /* ---- vectors ---- */
 
@@ -89,7 +90,7 @@ static inline void expect_gradient(const char *name, loss_function loss, void *c
 /* ---- one module ---- */
 
 typedef struct bench {
-    oct_module root; /* parent of the module under test */
+    oct_module *root; /* parent of the module under test */
     oct_module *m;
     oct_weights *weights;
     oct_step *step;
@@ -97,11 +98,16 @@ typedef struct bench {
     float *x, *y, *r, *dx; /* loss = <r, y> */
 } bench;
 
-static const oct_module_ops root_ops = {.type_name = "Root"};
+/* A module that only holds others: theirs to belong to. */
+static inline oct_module *new_root(void) {
+    static const oct_module_ops ops = {.type_name = "Root"};
+    oct_module *root = oct_module_create(sizeof *root, OCT_MODULE_CONTAINER, &ops, NULL, "");
+    assert_non_null(root);
+    return root;
+}
 
 static inline void bench_open(bench *b, int64_t B, int64_t S) {
-    *b = (bench){.T = B * S};
-    assert_int_equal(oct_module_init(&b->root, &root_ops, NULL, ""), OCT_OK);
+    *b = (bench){.root = new_root(), .T = B * S};
     assert_int_equal(oct_weights_create(&b->weights), OCT_OK);
     assert_int_equal(oct_step_create(b->weights, OCT_F32, &b->step), OCT_OK);
     b->step->B = B;
@@ -120,7 +126,7 @@ static inline void bench_set(bench *b, oct_module *m, int64_t in, int64_t out) {
     fill(b->r, b->T * out, 2, 1.0f);
     oct_param **params;
     int64_t n_params;
-    assert_int_equal(oct_module_params(&b->root, &params, &n_params), OCT_OK);
+    assert_int_equal(oct_module_params(b->root, &params, &n_params), OCT_OK);
     for (int64_t i = 0; i < n_params; i++) {
         int64_t n = oct_param_elements(params[i]);
         params[i]->grad = oct_calloc_array((size_t)n, sizeof(float));
@@ -135,10 +141,7 @@ static inline void bench_set(bench *b, oct_module *m, int64_t in, int64_t out) {
 static inline void bench_close(bench *b) {
     oct_step_destroy(b->step);
     oct_weights_destroy(b->weights);
-    for (int64_t i = 0; i < b->root.n_children; i++)
-        oct_module_destroy(b->root.children[i]);
-    oct_free(b->root.children);
-    oct_free(b->root.name);
+    oct_module_destroy(b->root);
     oct_free(b->x);
     oct_free(b->dx);
     oct_free(b->y);
@@ -176,7 +179,7 @@ static inline void bench_check(bench *b, double tolerance) {
     expect_gradient("x", bench_loss, b, b->x, b->dx, b->T * b->in, 0.05, tolerance);
     oct_param **params;
     int64_t n_params, n_x = b->T * b->in;
-    assert_int_equal(oct_module_params(&b->root, &params, &n_params), OCT_OK);
+    assert_int_equal(oct_module_params(b->root, &params, &n_params), OCT_OK);
     for (int64_t i = 0; i < n_params; i++)
         expect_gradient(params[i]->name, bench_loss, b, params[i]->value, params[i]->grad,
                         oct_param_elements(params[i]), 0.05, tolerance);
@@ -191,6 +194,22 @@ static inline void bench_check(bench *b, double tolerance) {
     oct_free(params);
     assert_int_equal(oct_arena_used_bytes(b->step->scratch), 0);
     assert_int_equal(oct_shared_count(b->step->shared), 0);
+}
+
+/* All of a bench's life from the creation of the module on. */
+static inline void bench_finish(bench *b, oct_module *m, int64_t in, int64_t out,
+                                double tolerance) {
+    bench_set(b, m, in, out);
+    bench_check(b, tolerance);
+    bench_close(b);
+}
+
+/* ---- routing ---- */
+
+/* One group, softmax scores, weights as they are. */
+static inline oct_routing_rule plain_rule(int64_t E, int64_t A) {
+    return (oct_routing_rule){
+        .n_experts = E, .n_active = A, .n_groups = 1, .n_limited_groups = 1, .route_scale = 1.0f};
 }
 
 /* ---- whole models ---- */
@@ -301,6 +320,24 @@ static inline double lab_loss(void *context) {
     return sum / (double)n;
 }
 
+/* Of every parameter of a fresh model. */
+static inline void check_model_gradients(const oct_model_args *args, double tolerance) {
+    lab l;
+    lab_open(&l, args, OCT_F32);
+    lab_train(&l);
+    assert_true(fabs(lab_loss(&l) - l.loss) < 1e-12);
+    int64_t n_params;
+    oct_param *const *params = oct_model_params(l.model, &n_params);
+    for (int64_t i = 0; i < n_params; i++) {
+        int64_t n = oct_param_elements(params[i]);
+        /* The loss is a mean of about 54 terms near 4: rounding of about 1e-7 / h. */
+        double h = 0.004 * norm(params[i]->value, n);
+        expect_gradient(params[i]->name, lab_loss, &l, params[i]->value, params[i]->grad, n, h,
+                        tolerance);
+    }
+    lab_close(&l);
+}
+
 static inline int64_t n_gradients(const lab *l) {
     return oct_model_n_parameters(l->model);
 }
@@ -321,6 +358,20 @@ static inline void expect_same_bits(const lab *l, const float *expected) {
     float *got = gradients(l);
     assert_memory_equal(got, expected, (size_t)n_gradients(l) * sizeof *got);
     oct_free(got);
+}
+
+/* Gradients and loss of a step near those of `exact`; not nearer than `least`, as if nothing had
+ * been rounded. */
+static inline void expect_near(lab *l, lab *exact, const char *name, double least, double most,
+                               double loss_share) {
+    lab_train(l);
+    float *got = gradients(l), *expected = gradients(exact);
+    double error = relative_error(got, expected, n_gradients(exact));
+    if (!(error > least && error < most) ||
+        !(fabs(exact->loss - l->loss) < loss_share * exact->loss))
+        fail_msg("%s: gradients differ by %g, losses %g and %g", name, error, exact->loss, l->loss);
+    oct_free(got);
+    oct_free(expected);
 }
 
 /* A step once more: the same loss and gradients, bit for bit. */

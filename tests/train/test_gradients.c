@@ -26,10 +26,8 @@ static void given_a_linear_with_bias_gradients_match_finite_differences(void **s
     bench_open(&b, 2, 19);
     oct_init any = {.kind = OCT_INIT_ZEROS};
     oct_linear *linear;
-    assert_int_equal(oct_linear_create(&b.root, "linear", 24, 33, any, &any, &linear), OCT_OK);
-    bench_set(&b, &linear->base, 24, 33);
-    bench_check(&b, 5e-5);
-    bench_close(&b);
+    assert_int_equal(oct_linear_create(b.root, "linear", 24, 33, any, &any, &linear), OCT_OK);
+    bench_finish(&b, &linear->base, 24, 33, 5e-5);
 }
 
 static void given_a_norm_over_rows_and_over_heads_gradients_match(void **state) {
@@ -38,7 +36,7 @@ static void given_a_norm_over_rows_and_over_heads_gradients_match(void **state) 
         bench b;
         bench_open(&b, 3, 11);
         oct_norm *n;
-        assert_int_equal(oct_norm_create(&b.root, "norm", 20, 1e-5f, &n), OCT_OK);
+        assert_int_equal(oct_norm_create(b.root, "norm", 20, 1e-5f, &n), OCT_OK);
         bench_set(&b, &n->base, 20 * heads, 20 * heads);
         bench_check(&b, 5e-5);
         bench_close(&b);
@@ -52,11 +50,9 @@ static void given_a_feed_forward_gradients_match_kept_or_recomputed(void **state
         bench_open(&b, 2, 13);
         oct_init any = {.kind = OCT_INIT_ZEROS};
         oct_feed_forward *ff;
-        assert_int_equal(oct_feed_forward_create(&b.root, "ff", 16, 40, any, any, &ff), OCT_OK);
+        assert_int_equal(oct_feed_forward_create(b.root, "ff", 16, 40, any, any, &ff), OCT_OK);
         ff->product = k ? OCT_PRODUCT_RECOMPUTED : OCT_PRODUCT_KEPT;
-        bench_set(&b, &ff->base, 16, 40 - 24);
-        bench_check(&b, 1e-4);
-        bench_close(&b);
+        bench_finish(&b, &ff->base, 16, 40 - 24, 1e-4);
     }
 }
 
@@ -81,10 +77,8 @@ static void given_attention_of_both_families_gradients_match(void **state) {
         oct_attention_config config =
             attention_config(&rotary, k ? OCT_ROPE_HALVES : OCT_ROPE_INTERLEAVED, k);
         oct_attention *a;
-        assert_int_equal(oct_attention_create(&b.root, "attention", &config, &a), OCT_OK);
-        bench_set(&b, &a->base, 24, 24);
-        bench_check(&b, 2e-4);
-        bench_close(&b);
+        assert_int_equal(oct_attention_create(b.root, "attention", &config, &a), OCT_OK);
+        bench_finish(&b, &a->base, 24, 24, 2e-4);
         oct_rotary_clear(&rotary);
     }
 }
@@ -100,7 +94,7 @@ static void given_a_block_gradients_match_in_every_recompute_mode(void **state) 
         oct_block *block;
         oct_attention *a;
         oct_feed_forward *ff;
-        assert_int_equal(oct_block_create(&b.root, "block", &block), OCT_OK);
+        assert_int_equal(oct_block_create(b.root, "block", &block), OCT_OK);
         oct_module *m = &block->base;
         assert_int_equal(oct_norm_create(m, "attention_norm", 24, 1e-5f, &block->attention_norm),
                          OCT_OK);
@@ -110,9 +104,7 @@ static void given_a_block_gradients_match_in_every_recompute_mode(void **state) 
         block->attention = &a->base;
         block->feed_forward = &ff->base;
         oct_block_set_recompute(block, (oct_recompute)k);
-        bench_set(&b, m, 24, 24);
-        bench_check(&b, 2e-4);
-        bench_close(&b);
+        bench_finish(&b, m, 24, 24, 2e-4);
         oct_rotary_clear(&rotary);
     }
 }
@@ -123,7 +115,7 @@ static void given_an_embedding_repeated_tokens_add_their_gradients(void **state)
     bench_open(&b, 1, 5);
     oct_init any = {.kind = OCT_INIT_ZEROS};
     oct_embedding *e;
-    assert_int_equal(oct_embedding_create(&b.root, "table", 7, 6, any, &e), OCT_OK);
+    assert_int_equal(oct_embedding_create(b.root, "table", 7, 6, any, &e), OCT_OK);
     bench_set(&b, &e->base, 1, 6);
     const int32_t tokens[5] = {3, 0, 3, 6, 3};
     oct_tensor x = oct_tensor_1d(OCT_I32, 5, (void *)(uintptr_t)tokens);
@@ -153,20 +145,7 @@ static void given_whole_models_gradients_match_finite_differences(void **state) 
         for (int tied = 0; tied < 2; tied++) {
             oct_model_args args = small_args((oct_model_family)family);
             args.enable_weight_tying = tied;
-            lab l;
-            lab_open(&l, &args, OCT_F32);
-            lab_train(&l);
-            assert_true(fabs(lab_loss(&l) - l.loss) < 1e-12);
-            int64_t n_params;
-            oct_param *const *params = oct_model_params(l.model, &n_params);
-            for (int64_t i = 0; i < n_params; i++) {
-                int64_t n = oct_param_elements(params[i]);
-                /* The loss is a mean of about 54 terms near 4: rounding of about 1e-7 / h. */
-                double h = 0.004 * norm(params[i]->value, n);
-                expect_gradient(params[i]->name, lab_loss, &l, params[i]->value, params[i]->grad, n,
-                                h, 1e-3);
-            }
-            lab_close(&l);
+            check_model_gradients(&args, 1e-3);
         }
     }
 }
@@ -293,14 +272,8 @@ static void given_bf16_activations_gradients_stay_close_to_fp32(void **state) {
         lab_open(&exact, &args, OCT_F32);
         lab_open(&rounded, &args, OCT_BF16);
         lab_train(&exact);
-        lab_train(&rounded);
-        float *a = gradients(&exact), *b = gradients(&rounded);
-        double error = relative_error(b, a, n_gradients(&exact));
         /* bf16 keeps 8 bits: 2^-9 a rounding, some dozens of roundings in a row. */
-        if (!(error < 0.03) || !(fabs(exact.loss - rounded.loss) < 0.01 * exact.loss))
-            fail_msg("gradients differ by %g, losses %g and %g", error, exact.loss, rounded.loss);
-        oct_free(a);
-        oct_free(b);
+        expect_near(&rounded, &exact, "bf16", 0, 0.03, 0.01);
         lab_close(&exact);
         lab_close(&rounded);
     }
@@ -407,23 +380,15 @@ static void given_every_linear_converted_gradients_stay_close_to_fp32(void **sta
     lab exact;
     lab_open(&exact, &args, OCT_F32);
     lab_train(&exact);
-    float *a = gradients(&exact);
     for (size_t k = 0; k < sizeof recipes / sizeof *recipes; k++) {
         lab l;
         lab_open(&l, &args, OCT_BF16);
         lab_quantize_all(&l, recipes[k]);
-        lab_train(&l);
-        float *b = gradients(&l);
-        double error = relative_error(b, a, n_gradients(&l));
         /* Three bits of fraction: about 2.6 % an operand (uniform within a step), through 22
          * products in a row. */
-        if (!(error > 0.01 && error < 0.3) || !(fabs(exact.loss - l.loss) < 0.02 * exact.loss))
-            fail_msg("%s: gradients differ by %g, losses %g and %g", recipes[k], error, exact.loss,
-                     l.loss);
-        oct_free(b);
+        expect_near(&l, &exact, recipes[k], 0.01, 0.3, 0.02);
         lab_close(&l);
     }
-    oct_free(a);
     lab_close(&exact);
 }
 

@@ -1,5 +1,5 @@
-/* Mixtures of experts: routing by hand, groups of every shape against each expert alone, gradients,
- * balance, and whole models of both families. */
+/* Mixtures of experts: groups of every shape against each expert alone, gradients, balance, and
+ * whole models of both families. */
 #include "gradient_support.h"
 
 #include <stdio.h>
@@ -9,207 +9,15 @@
 #include "convert/plan.h"
 #include "nn/latent_attention.h"
 #include "nn/moe.h"
-#include "op/routing.h"
 
 static const oct_init any = {.kind = OCT_INIT_ZEROS};
-
-/* ---- routing ---- */
-
-static oct_routing_rule plain_rule(int64_t E, int64_t A) {
-    return (oct_routing_rule){
-        .n_experts = E, .n_active = A, .n_groups = 1, .n_limited_groups = 1, .route_scale = 1.0f};
-}
-
-static void route(const oct_routing_rule *rule, float *logits, int64_t T, const float *bias,
-                  int32_t *chosen, float *weights) {
-    oct_tensor scores = oct_tensor_2d(OCT_F32, T, rule->n_experts, logits);
-    assert_int_equal(oct_route_forward(rule, &scores, bias, chosen, weights), OCT_OK);
-}
-
-static void expect_close(float got, double expected) {
-    if (!(fabs(got - expected) <= 1e-6 * fabs(expected)))
-        fail_msg("got %.9g, expected %.9g", got, expected);
-}
-
-static void given_softmax_scores_the_largest_are_chosen_with_their_shares(void **state) {
-    (void)state;
-    float logits[] = {0.0f, 2.0f, 1.0f, -1.0f, /* and a tie: the lower number first */
-                      1.0f, 1.0f, 1.0f, 1.0f};
-    int32_t chosen[4];
-    float weights[4];
-    oct_routing_rule rule = plain_rule(4, 2);
-    route(&rule, logits, 2, NULL, chosen, weights);
-    assert_int_equal(chosen[0], 1);
-    assert_int_equal(chosen[1], 2);
-    assert_int_equal(chosen[2], 0);
-    assert_int_equal(chosen[3], 1);
-    double sum = exp(0) + exp(2) + exp(1) + exp(-1);
-    expect_close(weights[0], exp(2) / sum);
-    expect_close(weights[1], exp(1) / sum);
-    expect_close(weights[2], 0.25);
-    expect_close(logits[3], exp(-1) / sum); /* the scores themselves */
-}
-
-static void given_sigmoid_scores_a_bias_moves_the_choice_but_not_the_weights(void **state) {
-    (void)state;
-    const float given[] = {2.0f, 1.0f, 0.0f, -1.0f};
-    const float bias[] = {-1.0f, 0.0f, 0.0f, 0.9f};
-    float logits[4], weights[2];
-    int32_t chosen[2];
-    oct_routing_rule rule = plain_rule(4, 2);
-    rule.score_func = OCT_SCORE_SIGMOID;
-    memcpy(logits, given, sizeof given);
-    route(&rule, logits, 1, bias, chosen, weights);
-    double s1 = 1 / (1 + exp(-1)), s3 = 1 / (1 + exp(1));
-    assert_int_equal(chosen[0], 3); /* 0.27 + 0.9 */
-    assert_int_equal(chosen[1], 1); /* 0.73 */
-    expect_close(weights[0], s3);
-    expect_close(weights[1], s1);
-    rule.normalize = true;
-    rule.route_scale = 2.5f;
-    memcpy(logits, given, sizeof given);
-    route(&rule, logits, 1, bias, chosen, weights);
-    expect_close(weights[0], 2.5 * s3 / (s1 + s3));
-    expect_close(weights[1], 2.5 * s1 / (s1 + s3));
-}
-
-static void given_groups_only_the_experts_of_the_best_groups_are_chosen(void **state) {
-    (void)state;
-    /* Groups {0,1,2} {3,4,5} {6,7,8}: the largest logit is alone in its group, whose two best sum
-     * to less than those of the others. */
-    float logits[] = {5.0f, -9.0f, -9.0f, 2.0f, 1.9f, -1.0f, 1.8f, 1.7f, -2.0f};
-    int32_t chosen[4];
-    float weights[4];
-    oct_routing_rule rule = plain_rule(9, 4);
-    rule.score_func = OCT_SCORE_SIGMOID;
-    rule.n_groups = 3;
-    rule.n_limited_groups = 2;
-    route(&rule, logits, 1, NULL, chosen, weights);
-    const int32_t expected[] = {3, 4, 6, 7};
-    assert_memory_equal(chosen, expected, sizeof expected);
-}
-
-static void given_assignment_in_turn_loads_are_even_and_weights_are_scores(void **state) {
-    (void)state;
-    enum { T = 8, E = 4, A = 3 };
-    float logits[T * E], weights[T * A];
-    int32_t chosen[T * A];
-    int64_t n[E] = {0};
-    oct_routing_rule rule = plain_rule(E, A);
-    rule.assignment = OCT_ASSIGN_IN_TURN;
-    fill(logits, T * E, 3, 1.0f);
-    route(&rule, logits, T, NULL, chosen, weights);
-    for (int i = 0; i < T * A; i++) {
-        assert_int_equal(chosen[i], i % E);
-        assert_true(weights[i] == logits[i / A * E + i % E]);
-        n[chosen[i]]++;
-    }
-    for (int e = 0; e < E; e++)
-        assert_int_equal(n[e], T * A / E);
-}
-
-static void given_scores_that_are_not_numbers_choices_are_still_experts_and_distinct(void **state) {
-    (void)state;
-    for (int k = 0; k < 4; k++) {
-        float logits[8] = {NAN, INFINITY, -INFINITY, NAN, 1e38f, -1e38f, NAN, 0}, weights[4];
-        int32_t chosen[4];
-        oct_routing_rule rule = plain_rule(8, 4);
-        rule.score_func = k % 2 ? OCT_SCORE_SIGMOID : OCT_SCORE_SOFTMAX;
-        rule.n_groups = k < 2 ? 1 : 4;
-        rule.n_limited_groups = k < 2 ? 1 : 2;
-        route(&rule, logits, 1, NULL, chosen, weights);
-        for (int i = 0; i < 4; i++) {
-            assert_in_range(chosen[i], 0, 7);
-            for (int j = 0; j < i; j++)
-                assert_int_not_equal(chosen[i], chosen[j]);
-        }
-    }
-}
-
-static void given_rules_that_cannot_be_routing_is_refused(void **state) {
-    (void)state;
-    float logits[8] = {0}, weights[8];
-    int32_t chosen[8];
-    oct_tensor scores = oct_tensor_2d(OCT_F32, 1, 8, logits);
-    for (int k = 0; k < 6; k++) {
-        oct_routing_rule rule = plain_rule(8, 2);
-        rule.n_active = k == 0 ? 9 : k == 1 ? 0 : k == 4 ? 5 : 2;
-        rule.n_groups = k == 2 ? 3 : k >= 3 ? 4 : 1;
-        rule.n_limited_groups = k == 3 ? 5 : k == 4 ? 2 : 1;
-        rule.route_scale = k == 5 ? 0.0f : 1.0f;
-        assert_int_equal(oct_route_forward(&rule, &scores, NULL, chosen, weights), OCT_INVALID);
-    }
-}
-
-static void given_choices_the_sort_is_stable_and_its_own_inverse(void **state) {
-    (void)state;
-    const int32_t chosen[] = {4, 1, 0, 1, 4, 0, 4, 1};
-    const int32_t by_expert[] = {2, 5, 1, 3, 7, 0, 4, 6};
-    const int64_t expected[] = {0, 2, 5, 5, 5, 8};
-    int64_t offsets[6];
-    int32_t choice_at[8], place_of[8];
-    oct_route_sort(chosen, 8, 5, offsets, choice_at, place_of);
-    assert_memory_equal(offsets, expected, sizeof expected);
-    assert_memory_equal(choice_at, by_expert, sizeof by_expert);
-    for (int i = 0; i < 8; i++)
-        assert_int_equal(place_of[choice_at[i]], i);
-    oct_route_sort(chosen, 0, 5, offsets, choice_at, place_of);
-    for (int e = 0; e <= 5; e++)
-        assert_int_equal(offsets[e], 0);
-}
-
-typedef struct router_case {
-    oct_routing_rule rule;
-    int64_t T;
-    float *logits, *scores, *weights, *r; /* loss = <r, weights> */
-    const float *bias;
-    int32_t *chosen;
-} router_case;
-
-static double router_loss(void *context) {
-    router_case *c = context;
-    memcpy(c->scores, c->logits, (size_t)(c->T * c->rule.n_experts) * sizeof(float));
-    route(&c->rule, c->scores, c->T, c->bias, c->chosen, c->weights);
-    return dot(c->r, c->weights, c->T * c->rule.n_active);
-}
-
-static void given_a_router_the_gradient_of_its_logits_matches_finite_differences(void **state) {
-    (void)state;
-    enum { T = 70, E = 6, A = 3 };
-    float logits[T * E], scores[T * E], weights[T * A], r[T * A], dlogits[T * E];
-    /* Choices must not change within a difference: the bias decides them. */
-    const float bias[E] = {10, 0, 20, 0, 30, 0};
-    int32_t chosen[T * A];
-    for (int k = 0; k < 4; k++) {
-        router_case c = {.rule = plain_rule(E, A),
-                         .T = T,
-                         .logits = logits,
-                         .scores = scores,
-                         .weights = weights,
-                         .r = r,
-                         .bias = bias,
-                         .chosen = chosen};
-        c.rule.score_func = k % 2 ? OCT_SCORE_SIGMOID : OCT_SCORE_SOFTMAX;
-        c.rule.normalize = k >= 2;
-        c.rule.route_scale = 1.5f;
-        fill(logits, (int64_t)T * E, 5, 1.0f);
-        fill(r, (int64_t)T * A, 6, 1.0f);
-        router_loss(&c);
-        oct_tensor s = oct_tensor_2d(OCT_F32, T, E, scores);
-        oct_tensor d = oct_tensor_2d(OCT_F32, T, E, dlogits);
-        assert_int_equal(oct_route_backward(&c.rule, &s, chosen, r, &d), OCT_OK);
-        expect_gradient("logits", router_loss, &c, logits, dlogits, (int64_t)T * E, 0.05, 2e-4);
-    }
-}
 
 /* ---- experts: each group alone is the measure ---- */
 
 enum { E = 6, D = 72, F = 40 };
 
-static const oct_module_ops container = {.type_name = "Container"};
-
 typedef struct garden {
-    oct_module root;
+    oct_module *root;
     oct_experts *experts;
     oct_recipe recipe;
     oct_plan *plan;
@@ -245,9 +53,8 @@ static void plan_experts(oct_module *root, const char *recipe, oct_recipe *parse
 
 /* recipe NULL: high precision. */
 static void garden_open(garden *g, const int64_t *sizes, oct_dtype activation) {
-    *g = (garden){0};
-    assert_int_equal(oct_module_init(&g->root, &container, NULL, ""), OCT_OK);
-    assert_int_equal(oct_experts_create(&g->root, "experts", E, D, F, any, any, &g->experts),
+    *g = (garden){.root = new_root()};
+    assert_int_equal(oct_experts_create(g->root, "experts", E, D, F, any, any, &g->experts),
                      OCT_OK);
     for (int i = 0; i < OCT_N_EXPERT_WEIGHTS; i++) {
         oct_param *param = g->experts->w[i];
@@ -280,9 +87,7 @@ static void garden_close(garden *g) {
     oct_step_destroy(g->step);
     oct_weights_destroy(g->weights);
     oct_plan_destroy(g->plan);
-    oct_module_destroy(&g->experts->base);
-    oct_free(g->root.children);
-    oct_free(g->root.name);
+    oct_module_destroy(g->root);
     oct_free(g->x);
     oct_free(g->y);
     oct_free(g->dy);
@@ -311,14 +116,13 @@ static void garden_run(garden *g) {
 
 /* One expert's weights as a feed-forward of plain (or plainly converted) linears over its rows. */
 static void expect_expert_alone(const garden *g, int e, const char *recipe) {
-    oct_module root = {0};
+    oct_module *root = new_root();
     oct_feed_forward *ff;
     oct_recipe parsed;
     oct_weights *weights;
     oct_step *step;
     int64_t n = g->offsets[e + 1] - g->offsets[e], at = g->offsets[e] * D;
-    assert_int_equal(oct_module_init(&root, &container, NULL, ""), OCT_OK);
-    assert_int_equal(oct_feed_forward_create(&root, "alone", D, F, any, any, &ff), OCT_OK);
+    assert_int_equal(oct_feed_forward_create(root, "alone", D, F, any, any, &ff), OCT_OK);
     oct_linear *const linears[] = {ff->w1, ff->w2, ff->w3};
     for (int i = 0; i < OCT_N_EXPERT_WEIGHTS; i++) {
         memcpy(linears[i]->weight->value, g->experts->w[i]->value + (size_t)e * D * F,
@@ -328,7 +132,7 @@ static void expect_expert_alone(const garden *g, int e, const char *recipe) {
     }
     if (recipe) {
         assert_int_equal(oct_recipe_parse(recipe, &parsed, NULL), OCT_OK);
-        oct_module_visit(&root, make_mx, &parsed);
+        oct_module_visit(root, make_mx, &parsed);
     }
     assert_int_equal(oct_weights_create(&weights), OCT_OK);
     assert_int_equal(oct_step_create(weights, g->step->activation, &step), OCT_OK);
@@ -351,9 +155,7 @@ static void expect_expert_alone(const garden *g, int e, const char *recipe) {
     oct_free(dx);
     oct_step_destroy(step);
     oct_weights_destroy(weights);
-    oct_module_destroy(&ff->base);
-    oct_free(root.children);
-    oct_free(root.name);
+    oct_module_destroy(root);
 }
 
 static void expect_zero_gradients(const garden *g, int e) {
@@ -367,7 +169,7 @@ static void check_groups(const int64_t *sizes, const char *recipe, bool grouped,
     garden g;
     garden_open(&g, sizes, activation);
     if (grouped)
-        plan_experts(&g.root, recipe, &g.recipe, &g.plan);
+        plan_experts(g.root, recipe, &g.recipe, &g.plan);
     garden_run(&g);
     for (int e = 0; e < E; e++) {
         if (sizes[e])
@@ -496,14 +298,12 @@ static void given_a_mixture_gradients_match_finite_differences(void **state) {
         config.score_before_experts = k & 4;
         config.n_shared = k & 8 ? 2 : 0;
         oct_moe *moe;
-        assert_int_equal(oct_moe_create(&b.root, "moe", &config, &moe), OCT_OK);
+        assert_int_equal(oct_moe_create(b.root, "moe", &config, &moe), OCT_OK);
         if (k & 1)
             oct_moe_set_products(moe, OCT_PRODUCT_RECOMPUTED);
         if (k & 2)
             moe->experts->products = &oct_expert_grouped;
-        bench_set(&b, &moe->base, 20, 20);
-        bench_check(&b, 3e-4);
-        bench_close(&b);
+        bench_finish(&b, &moe->base, 20, 20, 3e-4);
     }
 }
 
@@ -518,7 +318,7 @@ static void given_limited_groups_and_a_bias_gradients_match_finite_differences(v
     config.rule.n_limited_groups = 2;
     config.load_balance_coeff = 1e-3f;
     oct_moe *moe;
-    assert_int_equal(oct_moe_create(&b.root, "moe", &config, &moe), OCT_OK);
+    assert_int_equal(oct_moe_create(b.root, "moe", &config, &moe), OCT_OK);
     bench_set(&b, &moe->base, 20, 20);
     /* The choice must not change within a difference: the bias decides it. */
     moe->expert_bias[2] = 20.0f;
@@ -544,22 +344,19 @@ static void given_latent_attention_gradients_match_finite_differences(void **sta
             .init = any,
             .wo_init = any};
         oct_latent_attention *a;
-        assert_int_equal(oct_latent_attention_create(&b.root, "attention", &config, &a), OCT_OK);
-        bench_set(&b, &a->base, 24, 24);
-        bench_check(&b, 3e-4);
-        bench_close(&b);
+        assert_int_equal(oct_latent_attention_create(b.root, "attention", &config, &a), OCT_OK);
+        bench_finish(&b, &a->base, 24, 24, 3e-4);
         oct_rotary_clear(&rotary);
     }
 }
 
 static void given_counts_the_bias_moves_by_their_signs_and_its_mean_stays(void **state) {
     (void)state;
-    oct_module root = {0};
+    oct_module *root = new_root();
     oct_moe *moe;
     oct_moe_config config = moe_config(4, 1);
     config.load_balance_coeff = 0.5f;
-    assert_int_equal(oct_module_init(&root, &container, NULL, ""), OCT_OK);
-    assert_int_equal(oct_moe_create(&root, "moe", &config, &moe), OCT_OK);
+    assert_int_equal(oct_moe_create(root, "moe", &config, &moe), OCT_OK);
     const int64_t counts[] = {10, 0, 1, 1}; /* mean 3: signs -1 1 1 1, their mean 0.5 */
     const float expected[] = {-0.75f, 0.25f, 0.25f, 0.25f};
     moe->tokens_per_expert[2] = 7;
@@ -569,9 +366,7 @@ static void given_counts_the_bias_moves_by_their_signs_and_its_mean_stays(void *
     const int64_t even[] = {3, 3, 3, 3};
     oct_moe_update_bias(moe, even);
     assert_memory_equal(moe->expert_bias, expected, sizeof expected);
-    oct_module_destroy(&moe->base);
-    oct_free(root.children);
-    oct_free(root.name);
+    oct_module_destroy(root);
 }
 
 /* ---- whole models ---- */
@@ -639,19 +434,7 @@ static void given_models_with_experts_gradients_match_finite_differences(void **
     for (size_t f = 0; f < 2; f++) {
         oct_model_args args = moe_args(families[f]);
         args.moe_force_load_balance = true;
-        lab l;
-        lab_open(&l, &args, OCT_F32);
-        lab_train(&l);
-        assert_true(fabs(lab_loss(&l) - l.loss) < 1e-12);
-        int64_t n_params;
-        oct_param *const *params = oct_model_params(l.model, &n_params);
-        for (int64_t i = 0; i < n_params; i++) {
-            int64_t n = oct_param_elements(params[i]);
-            double h = 0.004 * norm(params[i]->value, n);
-            expect_gradient(params[i]->name, lab_loss, &l, params[i]->value, params[i]->grad, n, h,
-                            2e-3);
-        }
-        lab_close(&l);
+        check_model_gradients(&args, 2e-3);
     }
 }
 
@@ -717,24 +500,15 @@ static void given_8_bit_experts_gradients_stay_close_to_fp32(void **state) {
     lab exact;
     lab_open(&exact, &args, OCT_F32);
     lab_train(&exact);
-    float *a = gradients(&exact);
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         conversion c = {0};
         lab l;
         lab_open(&l, &args, OCT_BF16);
         lab_convert(&l, cases[k].linear, cases[k].experts, &c);
-        lab_train(&l);
-        float *b = gradients(&l);
-        double error = relative_error(b, a, n_gradients(&l));
-        if (!(error > 0.005 && error < cases[k].limit) ||
-            !(fabs(exact.loss - l.loss) < 0.02 * exact.loss))
-            fail_msg("case %zu: gradients differ by %g, losses %g and %g", k, error, exact.loss,
-                     l.loss);
-        oct_free(b);
+        expect_near(&l, &exact, cases[k].experts, 0.005, cases[k].limit, 0.02);
         oct_plan_destroy(c.plan);
         lab_close(&l);
     }
-    oct_free(a);
     lab_close(&exact);
 }
 
@@ -907,14 +681,6 @@ static void given_a_score_function_by_name_it_is_set_or_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(given_softmax_scores_the_largest_are_chosen_with_their_shares),
-        cmocka_unit_test(given_sigmoid_scores_a_bias_moves_the_choice_but_not_the_weights),
-        cmocka_unit_test(given_groups_only_the_experts_of_the_best_groups_are_chosen),
-        cmocka_unit_test(given_assignment_in_turn_loads_are_even_and_weights_are_scores),
-        cmocka_unit_test(given_scores_that_are_not_numbers_choices_are_still_experts_and_distinct),
-        cmocka_unit_test(given_rules_that_cannot_be_routing_is_refused),
-        cmocka_unit_test(given_choices_the_sort_is_stable_and_its_own_inverse),
-        cmocka_unit_test(given_a_router_the_gradient_of_its_logits_matches_finite_differences),
         cmocka_unit_test(given_a_loop_each_expert_gets_the_bits_that_it_has_alone),
         cmocka_unit_test(given_one_grouped_product_each_expert_gets_the_bits_that_it_has_alone),
         cmocka_unit_test(given_8_bit_experts_each_gets_the_bits_of_the_plain_product_alone),

@@ -78,7 +78,7 @@ static void draw(float *x, int64_t n, uint64_t stream, float size) {
 }
 
 typedef struct fixture {
-    oct_module root;
+    oct_module *root;
     oct_linear *linear;
     oct_recipe recipe;
     oct_plan *plan;
@@ -94,17 +94,18 @@ static void convert(fixture *f, const char *recipe) {
                                      .name = "quantize.linear.mx",
                                      .where = "test",
                                      .recipe = &f->recipe};
-    if (oct_plan_create(&f->root, &spec, 1, false, NULL, NULL, &f->plan, &err) ||
+    if (oct_plan_create(f->root, &spec, 1, false, NULL, NULL, &f->plan, &err) ||
         oct_plan_apply(f->plan, &err))
         fail_msg("%s", err.message);
 }
 
 static void build(fixture *f, const char *recipe, int64_t K, int64_t N) {
     static const oct_module_ops container = {.type_name = "Container"};
-    *f = (fixture){0};
-    assert_int_equal(oct_module_init(&f->root, &container, NULL, ""), OCT_OK);
+    *f = (fixture){
+        .root = oct_module_create(sizeof *f->root, OCT_MODULE_CONTAINER, &container, NULL, "")};
+    assert_non_null(f->root);
     const oct_init init = {.kind = OCT_INIT_ZEROS};
-    assert_int_equal(oct_linear_create(&f->root, "w", K, N, init, &init, &f->linear), OCT_OK);
+    assert_int_equal(oct_linear_create(f->root, "w", K, N, init, &init, &f->linear), OCT_OK);
     draw(f->linear->weight->value, N * K, 1, 0.05f);
     draw(f->linear->bias->value, N, 2, 1);
     f->linear->weight->version++;
@@ -120,9 +121,7 @@ static void tear_down(fixture *f) {
     oct_step_destroy(f->step);
     oct_weights_destroy(f->weights);
     oct_plan_destroy(f->plan);
-    oct_module_destroy(&f->linear->base);
-    oct_free(f->root.children);
-    oct_free(f->root.name);
+    oct_module_destroy(f->root);
 }
 
 static void check_recipe(const char *name, int64_t T, int64_t K, int64_t N) {

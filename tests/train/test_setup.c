@@ -12,6 +12,32 @@
 
 #define LIST(...) ((const char *const[]){__VA_ARGS__, NULL})
 
+/* What most tests have around them: a folder, a job in it, and what is made of the job. */
+typedef struct scene {
+    workshop w;
+    oct_job job;
+    oct_model *model, *written; /* written: what a folder is made of */
+    oct_conversion *conversion;
+} scene;
+
+static int open_scene(void **state) {
+    static scene s;
+    s = (scene){0};
+    workshop_open(&s.w, 400);
+    *state = &s;
+    return 0;
+}
+
+static int close_scene(void **state) {
+    scene *s = *state;
+    oct_model_destroy(s->model);
+    oct_model_destroy(s->written);
+    oct_conversion_destroy(s->conversion);
+    oct_job_free(&s->job);
+    workshop_close(&s->w);
+    return 0;
+}
+
 static const char config_json[] =
     "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"hidden_size\": 64, "
     "\"intermediate_size\": 96, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, "
@@ -36,6 +62,14 @@ static oct_model *make_model(const oct_job *job, uint64_t seed) {
         fail_msg("%s", err.message);
     oct_model_init(model, seed);
     return model;
+}
+
+static void expect_same_parameters(oct_model *got, oct_model *expected) {
+    int64_t n;
+    oct_param *const *a = oct_model_params(got, &n), *const *b = oct_model_params(expected, &n);
+    for (int64_t i = 0; i < n; i++)
+        assert_memory_equal(a[i]->value, b[i]->value,
+                            (size_t)oct_param_elements(a[i]) * sizeof(float));
 }
 
 /* Writes a model as Hugging Face lays it out, by hand. */
@@ -71,26 +105,16 @@ static void write_hf(oct_model *model, const char *folder) {
 }
 
 static void given_a_hugging_face_folder_its_weights_are_read(void **state) {
-    (void)state;
-    workshop w;
-    oct_job job;
+    scene *s = *state;
     oct_error err = {0};
     char from[128];
-    int64_t n;
-    workshop_open(&w, 400);
-    snprintf(from, sizeof from, "--checkpoint.initial_load_path=%s", w.folder);
-    load_job(&w, &job, LIST("--checkpoint.enable", "--checkpoint.initial_load_in_hf", from));
-    oct_model *written = make_model(&job, 1), *read = make_model(&job, 2);
-    write_hf(written, w.folder);
-    assert_int_equal(oct_setup_parameters(&job, 3, read, &err), OCT_OK);
-    oct_param *const *a = oct_model_params(written, &n), *const *b = oct_model_params(read, &n);
-    for (int64_t i = 0; i < n; i++)
-        assert_memory_equal(a[i]->value, b[i]->value,
-                            (size_t)oct_param_elements(a[i]) * sizeof(float));
-    oct_model_destroy(written);
-    oct_model_destroy(read);
-    oct_job_free(&job);
-    workshop_close(&w);
+    snprintf(from, sizeof from, "--checkpoint.initial_load_path=%s", s->w.folder);
+    load_job(&s->w, &s->job, LIST("--checkpoint.enable", "--checkpoint.initial_load_in_hf", from));
+    s->written = make_model(&s->job, 1);
+    s->model = make_model(&s->job, 2);
+    write_hf(s->written, s->w.folder);
+    assert_int_equal(oct_setup_parameters(&s->job, 3, s->model, &err), OCT_OK);
+    expect_same_parameters(s->model, s->written);
 }
 
 /* A model with experts as Hugging Face lays it out: a tensor an expert, the biases under their own
@@ -130,48 +154,35 @@ static void write_hf_experts(const oct_model *model, const char *folder, const c
 }
 
 static void given_a_hugging_face_folder_with_experts_weights_and_biases_are_read(void **state) {
-    (void)state;
-    workshop w;
-    oct_job job;
+    scene *s = *state;
     oct_error err = {0};
-    int64_t n;
-    workshop_open(&w, 400);
-    load_job(&w, &job,
+    load_job(&s->w, &s->job,
              LIST("--model.name=deepseek_v3", "--model.args.moe_inter_dim=24",
                   "--model.args.n_layers=3", "--model.args.q_lora_rank=16"));
-    oct_model *written = make_model(&job, 1), *read = make_model(&job, 2);
+    s->written = make_model(&s->job, 1);
+    s->model = make_model(&s->job, 2);
     for (int e = 0; e < 8; e++)
-        oct_model_moe(written, 2)->expert_bias[e] = (float)e / 8;
-    write_hf_experts(written, w.folder, NULL);
-    if (oct_setup_parameters_from_hf(w.folder, read, &err) != OCT_OK)
+        oct_model_moe(s->written, 2)->expert_bias[e] = (float)e / 8;
+    write_hf_experts(s->written, s->w.folder, NULL);
+    if (oct_setup_parameters_from_hf(s->w.folder, s->model, &err) != OCT_OK)
         fail_msg("%s", err.message);
-    oct_param *const *a = oct_model_params(written, &n), *const *b = oct_model_params(read, &n);
-    for (int64_t i = 0; i < n; i++)
-        assert_memory_equal(a[i]->value, b[i]->value,
-                            (size_t)oct_param_elements(a[i]) * sizeof(float));
-    assert_memory_equal(oct_model_moe(read, 2)->expert_bias, oct_model_moe(written, 2)->expert_bias,
-                        8 * sizeof(float));
-    write_hf_experts(written, w.folder, "model.layers.1.mlp.experts.7.up_proj.weight");
-    assert_int_equal(oct_setup_parameters_from_hf(w.folder, read, &err), OCT_INVALID);
+    expect_same_parameters(s->model, s->written);
+    assert_memory_equal(oct_model_moe(s->model, 2)->expert_bias,
+                        oct_model_moe(s->written, 2)->expert_bias, 8 * sizeof(float));
+    write_hf_experts(s->written, s->w.folder, "model.layers.1.mlp.experts.7.up_proj.weight");
+    assert_int_equal(oct_setup_parameters_from_hf(s->w.folder, s->model, &err), OCT_INVALID);
     assert_non_null(strstr(err.message, "model.layers.1.mlp.experts.7.up_proj.weight is missing"));
-    oct_model_destroy(written);
-    oct_model_destroy(read);
-    oct_job_free(&job);
-    workshop_close(&w);
 }
 
 /* Values whose binary16 is known, as the first elements of each weight. */
 static void given_half_precision_weights_they_are_widened_exactly(void **state) {
-    (void)state;
+    scene *s = *state;
     static const uint16_t halves[] = {0x3c00, 0xc000, 0x0001, 0x83ff, 0x0400, 0x7bff, 0x8000};
     static const float floats[] = {1, -2, 0x1p-24f, -0x1.ff8p-15f, 0x1p-14f, 65504, -0.0f};
-    workshop w;
-    oct_job job;
     oct_error err = {0};
     int64_t n;
-    workshop_open(&w, 400);
-    load_job(&w, &job, NULL);
-    oct_model *model = make_model(&job, 1);
+    load_job(&s->w, &s->job, NULL);
+    oct_model *model = s->model = make_model(&s->job, 1);
     oct_param *const *params = oct_model_params(model, &n);
     oct_safetensors_item *items = oct_calloc_array((size_t)n, sizeof *items);
     char(*names)[OCT_HF_MODULE_NAME_SIZE] = oct_calloc_array((size_t)n, sizeof *names);
@@ -183,26 +194,36 @@ static void given_half_precision_weights_they_are_widened_exactly(void **state) 
         memcpy(tensor.shape, params[i]->shape, sizeof params[i]->shape);
         items[i] = oct_safetensors_item_of(names[i], &tensor);
     }
-    assert_int_equal(oct_hf_model_write(w.folder, items, n, 0, NULL), OCT_OK);
-    if (oct_setup_parameters_from_hf(w.folder, model, &err) != OCT_OK)
+    assert_int_equal(oct_hf_model_write(s->w.folder, items, n, 0, NULL), OCT_OK);
+    if (oct_setup_parameters_from_hf(s->w.folder, model, &err) != OCT_OK)
         fail_msg("%s", err.message);
     assert_memory_equal(oct_model_find_param(model, "output.weight")->value, floats, sizeof floats);
     oct_free(bits);
     oct_free(names);
     oct_free(items);
-    oct_model_destroy(model);
-    oct_job_free(&job);
-    workshop_close(&w);
 }
 
-static void write_yaml(const workshop *w, char path[128], const char *rest) {
-    char text[1024];
-    workshop_path(w, "job.yaml", path);
-    int n = snprintf(text, sizeof text,
-                     "model:\n  model_name_or_path: %s\n"
-                     "training:\n  train_iters: 2\n  micro_batch_size: 2\n%s",
-                     w->folder, rest);
-    assert_int_equal(oct_file_write(path, text, (size_t)n, NULL), OCT_OK);
+/* The scene's job from a YAML file: its model is that of config.json. */
+static void load_yaml(scene *s, const char *rest, const char *const *overrides, int n) {
+    char path[128], text[1024];
+    oct_error err = {0};
+    workshop_path(&s->w, "job.yaml", path);
+    int length = snprintf(text, sizeof text,
+                          "model:\n  model_name_or_path: %s\n"
+                          "training:\n  train_iters: 2\n  micro_batch_size: 2\n%s",
+                          s->w.folder, rest);
+    assert_int_equal(oct_file_write(path, text, (size_t)length, NULL), OCT_OK);
+    if (oct_job_load(path, overrides, n, &s->job, &err) != OCT_OK)
+        fail_msg("%s", err.message);
+}
+
+/* The scene's model, and the plan of its conversion. */
+static const oct_plan *make_plan(scene *s) {
+    oct_error err = {0};
+    s->model = make_model(&s->job, 1);
+    if (oct_conversion_create(&s->job, s->model, &s->conversion, &err) != OCT_OK)
+        fail_msg("%s", err.message);
+    return oct_conversion_plan(s->conversion);
 }
 
 static void write_text(const workshop *w, const char *name, const char *text) {
@@ -212,19 +233,18 @@ static void write_text(const workshop *w, const char *name, const char *text) {
 }
 
 static void given_config_json_of_models_with_experts_their_dimensions_are_read(void **state) {
-    (void)state;
-    workshop w;
+    scene *s = *state;
     oct_model_args args;
     oct_error err = {0};
-    workshop_open(&w, 400);
 #define COMMON                                                                                     \
     "\"hidden_size\": 64, \"intermediate_size\": 96, \"num_hidden_layers\": 3, "                   \
     "\"num_attention_heads\": 4, \"vocab_size\": 320, \"moe_intermediate_size\": 24, "             \
     "\"num_experts_per_tok\": 2, \"hidden_act\": \"silu\""
-    write_text(&w, "config.json",
+    write_text(&s->w, "config.json",
                "{\"model_type\": \"qwen3_moe\", " COMMON ", \"num_experts\": 6, \"head_dim\": 16, "
                "\"norm_topk_prob\": true}");
-    if (oct_setup_model_args_from_hf(w.folder, &args, &err) || oct_model_args_resolve(&args, &err))
+    if (oct_setup_model_args_from_hf(s->w.folder, &args, &err) ||
+        oct_model_args_resolve(&args, &err))
         fail_msg("%s", err.message);
     assert_int_equal(args.family, OCT_MODEL_QWEN3);
     assert_int_equal(args.num_experts, 6);
@@ -234,7 +254,7 @@ static void given_config_json_of_models_with_experts_their_dimensions_are_read(v
     assert_int_equal(args.score_func, OCT_SCORE_SOFTMAX);
     assert_true(args.route_norm);
     write_text(
-        &w, "config.json",
+        &s->w, "config.json",
         "{\"model_type\": \"deepseek_v3\", " COMMON ", \"n_routed_experts\": 8, "
         "\"n_shared_experts\": 1, \"n_group\": 4, \"topk_group\": 2, "
         "\"first_k_dense_replace\": 1, \"routed_scaling_factor\": 2.5, \"q_lora_rank\": null, "
@@ -242,7 +262,8 @@ static void given_config_json_of_models_with_experts_their_dimensions_are_read(v
         "\"v_head_dim\": 10, \"scoring_func\": \"sigmoid\", \"rope_scaling\": {\"type\": "
         "\"yarn\", \"factor\": 40, \"beta_fast\": 32, \"beta_slow\": 1, \"mscale\": 1.0, "
         "\"mscale_all_dim\": 0.7, \"original_max_position_embeddings\": 4096}}");
-    if (oct_setup_model_args_from_hf(w.folder, &args, &err) || oct_model_args_resolve(&args, &err))
+    if (oct_setup_model_args_from_hf(s->w.folder, &args, &err) ||
+        oct_model_args_resolve(&args, &err))
         fail_msg("%s", err.message);
     assert_int_equal(args.family, OCT_MODEL_DEEPSEEK_V3);
     assert_int_equal(args.num_expert_groups, 4);
@@ -256,32 +277,20 @@ static void given_config_json_of_models_with_experts_their_dimensions_are_read(v
     assert_true(args.route_scale == 2.5);
     assert_true(args.mscale == 0.7);
     assert_int_equal(args.rope_scaling, OCT_ROPE_YARN);
-    write_text(&w, "config.json",
+    write_text(&s->w, "config.json",
                "{\"model_type\": \"qwen3_moe\", " COMMON ", \"num_experts\": 6, "
                "\"mlp_only_layers\": [1]}");
-    assert_int_equal(oct_setup_model_args_from_hf(w.folder, &args, &err), OCT_INVALID);
+    assert_int_equal(oct_setup_model_args_from_hf(s->w.folder, &args, &err), OCT_INVALID);
     assert_non_null(strstr(err.message, "decoder_sparse_step"));
-    workshop_close(&w);
 }
 
 /* The job of a YAML plan on experts: Hugging Face's names, the gate left alone. */
 static void given_a_yaml_plan_experts_are_converted_and_the_gate_is_not(void **state) {
-    (void)state;
-    workshop w;
-    oct_job job;
-    oct_error err = {0};
-    oct_conversion *conversion;
-    char path[128];
-    workshop_open(&w, 400);
-    write_text(&w, "config.json",
+    scene *s = *state;
+    write_text(&s->w, "config.json",
                "{\"model_type\": \"qwen3_moe\", " COMMON ", \"num_experts\": 6, \"head_dim\": 16}");
-    write_yaml(&w, path, "  quantization_plan:\n    recipe_name: mxfp8\n");
-    if (oct_job_load(path, NULL, 0, &job, &err) != OCT_OK)
-        fail_msg("%s", err.message);
-    oct_model *model = make_model(&job, 1);
-    if (oct_conversion_create(&job, model, &conversion, &err) != OCT_OK)
-        fail_msg("%s", err.message);
-    const oct_plan *plan = oct_conversion_plan(conversion);
+    load_yaml(s, "  quantization_plan:\n    recipe_name: mxfp8\n", NULL, 0);
+    const oct_plan *plan = make_plan(s);
     int n_experts = 0;
     for (int64_t i = 0; i < plan->n_rows; i++) {
         const oct_plan_row *row = &plan->rows[i];
@@ -295,24 +304,15 @@ static void given_a_yaml_plan_experts_are_converted_and_the_gate_is_not(void **s
             assert_null(row->recipe);
     }
     assert_int_equal(n_experts, 3);
-    oct_model_destroy(model);
-    oct_conversion_destroy(conversion);
-    oct_job_free(&job);
-    workshop_close(&w);
 }
 
 static void given_a_yaml_job_the_dimensions_are_those_of_config_json(void **state) {
-    (void)state;
-    workshop w;
-    oct_job job;
+    scene *s = *state;
     oct_error err = {0};
     oct_model_args args;
-    char path[128];
-    workshop_open(&w, 400);
-    write_config(&w, "silu");
-    write_yaml(&w, path, "");
-    assert_int_equal(oct_job_load(path, NULL, 0, &job, &err), OCT_OK);
-    if (oct_setup_model_args(&job, &args, &err) != OCT_OK)
+    write_config(&s->w, "silu");
+    load_yaml(s, "", NULL, 0);
+    if (oct_setup_model_args(&s->job, &args, &err) != OCT_OK)
         fail_msg("%s", err.message);
     assert_int_equal(args.family, OCT_MODEL_LLAMA3);
     assert_int_equal(args.dim, 64);
@@ -321,31 +321,20 @@ static void given_a_yaml_job_the_dimensions_are_those_of_config_json(void **stat
     assert_int_equal(args.n_kv_heads, 2);
     assert_int_equal(args.vocab_size, 320);
     assert_true(args.norm_eps == 1e-6 && args.rope_theta == 5000);
-    write_config(&w, "gelu");
-    assert_int_equal(oct_setup_model_args(&job, &args, &err), OCT_INVALID);
+    write_config(&s->w, "gelu");
+    assert_int_equal(oct_setup_model_args(&s->job, &args, &err), OCT_INVALID);
     assert_non_null(strstr(err.message, "hidden_act"));
-    oct_job_free(&job);
-    workshop_close(&w);
 }
 
 static void given_a_yaml_plan_hugging_face_names_decide(void **state) {
-    (void)state;
-    workshop w;
-    oct_job job;
-    oct_error err = {0};
-    oct_conversion *conversion;
-    char path[128];
-    workshop_open(&w, 400);
-    write_config(&w, "silu");
-    write_yaml(&w, path,
-               "  quantization_plan:\n    recipe_name: dynamic_MX-1-1-32_E4M3_E4M3_E4M3\n"
-               "    apply_modules: ['model.layers.{*}']\n"
-               "    ignored_modules: ['*down_proj', 'lm_head']\n");
-    assert_int_equal(oct_job_load(path, NULL, 0, &job, &err), OCT_OK);
-    oct_model *model = make_model(&job, 1);
-    if (oct_conversion_create(&job, model, &conversion, &err) != OCT_OK)
-        fail_msg("%s", err.message);
-    const oct_plan *plan = oct_conversion_plan(conversion);
+    scene *s = *state;
+    write_config(&s->w, "silu");
+    load_yaml(s,
+              "  quantization_plan:\n    recipe_name: dynamic_MX-1-1-32_E4M3_E4M3_E4M3\n"
+              "    apply_modules: ['model.layers.{*}']\n"
+              "    ignored_modules: ['*down_proj', 'lm_head']\n",
+              NULL, 0);
+    const oct_plan *plan = make_plan(s);
     int n_converted = 0;
     for (int64_t i = 0; i < plan->n_rows; i++) {
         const oct_plan_row *row = &plan->rows[i];
@@ -355,33 +344,21 @@ static void given_a_yaml_plan_hugging_face_names_decide(void **state) {
     }
     assert_int_equal(plan->n_rows, 2 * 7 + 1);
     assert_int_equal(n_converted, 2 * 6);
-    oct_model_destroy(model);
-    oct_conversion_destroy(conversion);
-    oct_job_free(&job);
-    workshop_close(&w);
 }
 
 static void given_frozen_modules_their_parameters_do_not_train(void **state) {
-    (void)state;
-    workshop w;
-    oct_job job;
+    scene *s = *state;
     oct_error err = {0};
-    char path[128];
-    workshop_open(&w, 400);
-    write_config(&w, "silu");
-    write_yaml(&w, path, "");
     const char *freeze = "--model.freeze=model.embed_tokens,model.layers.0";
-    assert_int_equal(oct_job_load(path, &freeze, 1, &job, &err), OCT_OK);
-    oct_model *model = make_model(&job, 1);
-    assert_int_equal(oct_setup_frozen(&job, model, &err), OCT_OK);
+    write_config(&s->w, "silu");
+    load_yaml(s, "", &freeze, 1);
+    oct_model *model = s->model = make_model(&s->job, 1);
+    assert_int_equal(oct_setup_frozen(&s->job, model, &err), OCT_OK);
     assert_true(oct_model_find_param(model, "tok_embeddings.weight")->frozen);
     assert_true(oct_model_find_param(model, "layers.0.attention.wq.weight")->frozen);
     assert_true(oct_model_find_param(model, "layers.0.ffn_norm.weight")->frozen);
     assert_false(oct_model_find_param(model, "layers.1.attention.wq.weight")->frozen);
     assert_false(oct_model_find_param(model, "output.weight")->frozen);
-    oct_model_destroy(model);
-    oct_job_free(&job);
-    workshop_close(&w);
 }
 
 static int n_converters(const oct_job *job, const char *name) {
@@ -392,28 +369,24 @@ static int n_converters(const oct_job *job, const char *name) {
 }
 
 static void given_another_recipe_the_job_changes_only_in_it(void **state) {
-    (void)state;
-    workshop w;
-    oct_job job;
+    scene *s = *state;
     oct_error err = {0};
     const char *overrides[] = {"--model.converters=npu_rope,quantize.linear.mx",
                                "--training.mixed_precision_param=float32"};
-    workshop_open(&w, 400);
-    assert_int_equal(oct_variant_load(w.job_path, overrides, 2, "bf16", &job, &err), OCT_OK);
-    assert_int_equal(n_converters(&job, "quantize.linear.mx"), 0);
-    assert_int_equal(n_converters(&job, "npu_rope"), 1);
-    assert_int_equal(job.training.mixed_precision_param, OCT_JOB_BFLOAT16);
-    oct_job_free(&job);
-    assert_int_equal(oct_variant_load(w.job_path, NULL, 0, "FP32", &job, &err), OCT_OK);
-    assert_int_equal(job.training.mixed_precision_param, OCT_JOB_FLOAT32);
-    oct_job_free(&job);
-    assert_int_equal(oct_variant_load(w.job_path, overrides, 2, "hif8", &job, &err), OCT_OK);
-    assert_int_equal(n_converters(&job, "quantize.linear.mx"), 1);
-    assert_string_equal(job.quantize.linear.mx.recipe_name, "hif8");
-    assert_int_equal(job.training.mixed_precision_param, OCT_JOB_FLOAT32);
-    oct_job_free(&job);
-    assert_int_equal(oct_variant_load(w.job_path, NULL, 0, "mxfp9", &job, &err), OCT_INVALID);
-    workshop_close(&w);
+    assert_int_equal(oct_variant_load(s->w.job_path, overrides, 2, "bf16", &s->job, &err), OCT_OK);
+    assert_int_equal(n_converters(&s->job, "quantize.linear.mx"), 0);
+    assert_int_equal(n_converters(&s->job, "npu_rope"), 1);
+    assert_int_equal(s->job.training.mixed_precision_param, OCT_JOB_BFLOAT16);
+    oct_job_free(&s->job);
+    assert_int_equal(oct_variant_load(s->w.job_path, NULL, 0, "FP32", &s->job, &err), OCT_OK);
+    assert_int_equal(s->job.training.mixed_precision_param, OCT_JOB_FLOAT32);
+    oct_job_free(&s->job);
+    assert_int_equal(oct_variant_load(s->w.job_path, overrides, 2, "hif8", &s->job, &err), OCT_OK);
+    assert_int_equal(n_converters(&s->job, "quantize.linear.mx"), 1);
+    assert_string_equal(s->job.quantize.linear.mx.recipe_name, "hif8");
+    assert_int_equal(s->job.training.mixed_precision_param, OCT_JOB_FLOAT32);
+    oct_job_free(&s->job);
+    assert_int_equal(oct_variant_load(s->w.job_path, NULL, 0, "mxfp9", &s->job, &err), OCT_INVALID);
 }
 
 static void given_logits_sampling_obeys_temperature_top_k_and_seed(void **state) {
@@ -442,17 +415,19 @@ static void given_logits_sampling_obeys_temperature_top_k_and_seed(void **state)
     assert_int_equal(oct_sample(bad, 2, &all, 0), -1);
 }
 
+#define SCENE(story) cmocka_unit_test_setup_teardown(story, open_scene, close_scene)
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(given_a_hugging_face_folder_its_weights_are_read),
-        cmocka_unit_test(given_a_hugging_face_folder_with_experts_weights_and_biases_are_read),
-        cmocka_unit_test(given_config_json_of_models_with_experts_their_dimensions_are_read),
-        cmocka_unit_test(given_a_yaml_plan_experts_are_converted_and_the_gate_is_not),
-        cmocka_unit_test(given_half_precision_weights_they_are_widened_exactly),
-        cmocka_unit_test(given_a_yaml_job_the_dimensions_are_those_of_config_json),
-        cmocka_unit_test(given_a_yaml_plan_hugging_face_names_decide),
-        cmocka_unit_test(given_frozen_modules_their_parameters_do_not_train),
-        cmocka_unit_test(given_another_recipe_the_job_changes_only_in_it),
+        SCENE(given_a_hugging_face_folder_its_weights_are_read),
+        SCENE(given_a_hugging_face_folder_with_experts_weights_and_biases_are_read),
+        SCENE(given_config_json_of_models_with_experts_their_dimensions_are_read),
+        SCENE(given_a_yaml_plan_experts_are_converted_and_the_gate_is_not),
+        SCENE(given_half_precision_weights_they_are_widened_exactly),
+        SCENE(given_a_yaml_job_the_dimensions_are_those_of_config_json),
+        SCENE(given_a_yaml_plan_hugging_face_names_decide),
+        SCENE(given_frozen_modules_their_parameters_do_not_train),
+        SCENE(given_another_recipe_the_job_changes_only_in_it),
         cmocka_unit_test(given_logits_sampling_obeys_temperature_top_k_and_seed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -87,6 +87,16 @@ void *oct_realloc_array(void *block, size_t n, size_t size) {
     return grown;
 }
 
+void *oct_grow_array(void *array, size_t n, size_t *capacity, size_t size) {
+    size_t doubled = *capacity ? 2 * *capacity : 16;
+    if (n < *capacity)
+        return array;
+    void *grown = oct_realloc_array(array, doubled, size);
+    if (grown)
+        *capacity = doubled;
+    return grown;
+}
+
 char *oct_strndup(const char *text, size_t length) {
     char *copy = oct_malloc(length + 1);
     if (!copy)

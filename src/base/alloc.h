@@ -11,6 +11,9 @@ void *oct_malloc(size_t n_bytes);                            /* uninitialised; N
 void *oct_malloc_array(size_t n, size_t size);               /* NULL too when n * size overflows */
 void *oct_calloc_array(size_t n, size_t size);               /* zeroed */
 void *oct_realloc_array(void *block, size_t n, size_t size); /* NULL leaves `block` valid */
+/* `array` with room for one more than its n elements: itself while n < *capacity, else one of twice
+ * the capacity, at least 16. NULL leaves `array` and *capacity as they are. */
+void *oct_grow_array(void *array, size_t n, size_t *capacity, size_t size);
 char *oct_strdup(const char *text);
 char *oct_strndup(const char *text, size_t length);
 void oct_free(void *block); /* NULL is fine */

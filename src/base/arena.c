@@ -48,14 +48,10 @@ void oct_arena_destroy(oct_arena *arena) {
 }
 
 static bool insert_chunk(oct_arena *arena, size_t at, size_t size) {
-    if (arena->n_chunks == arena->capacity) {
-        size_t capacity = arena->capacity ? 2 * arena->capacity : 16;
-        chunk *grown = oct_realloc_array(arena->chunks, capacity, sizeof(chunk));
-        if (!grown)
-            return false;
-        arena->chunks = grown;
-        arena->capacity = capacity;
-    }
+    chunk *grown = oct_grow_array(arena->chunks, arena->n_chunks, &arena->capacity, sizeof *grown);
+    if (!grown)
+        return false;
+    arena->chunks = grown;
     char *data = oct_malloc(size);
     if (!data)
         return false;

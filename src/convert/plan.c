@@ -17,21 +17,18 @@
 
 typedef struct builder {
     oct_plan *plan;
-    int64_t capacity;
+    size_t capacity;
     oct_module_namer namer;
     void *namer_context;
 } builder;
 
 static oct_status append_row(builder *b, oct_plan_row row) {
     oct_plan *plan = b->plan;
-    if (plan->n_rows == b->capacity) {
-        int64_t capacity = b->capacity ? 2 * b->capacity : 64;
-        oct_plan_row *grown = oct_realloc_array(plan->rows, (size_t)capacity, sizeof *grown);
-        if (!grown)
-            return OCT_NO_MEMORY;
-        plan->rows = grown;
-        b->capacity = capacity;
-    }
+    oct_plan_row *grown =
+        oct_grow_array(plan->rows, (size_t)plan->n_rows, &b->capacity, sizeof *grown);
+    if (!grown)
+        return OCT_NO_MEMORY;
+    plan->rows = grown;
     plan->rows[plan->n_rows++] = row;
     return OCT_OK;
 }

@@ -70,15 +70,9 @@ typedef struct trainer {
 
 /* Makes room for one more element. */
 static bool grow(void **array, size_t n, size_t *capacity, size_t size) {
-    if (n < *capacity)
-        return true;
-    size_t wanted = *capacity ? 2 * *capacity : 1024;
-    void *grown = oct_realloc_array(*array, wanted, size);
-    if (!grown)
-        return false;
-    *array = grown;
-    *capacity = wanted;
-    return true;
+    void *grown = oct_grow_array(*array, n, capacity, size);
+    *array = grown ? grown : *array;
+    return grown != NULL;
 }
 
 static void report(trainer *t, const char *what, int64_t done, int64_t total) {

@@ -83,14 +83,10 @@ static oct_status append_file(oct_file_list *list, oct_text_file file, oct_error
     if (list->n == MAX_FILES)
         return oct_fail(err, OCT_INVALID, "%s: too many files; expected at most %zu", file.path,
                         MAX_FILES);
-    if (list->n == list->capacity) {
-        size_t capacity = list->capacity ? 2 * list->capacity : 16;
-        oct_text_file *grown = oct_realloc_array(list->files, capacity, sizeof *grown);
-        if (!grown)
-            return oct_fail_memory(err);
-        list->files = grown;
-        list->capacity = capacity;
-    }
+    oct_text_file *grown = oct_grow_array(list->files, list->n, &list->capacity, sizeof *grown);
+    if (!grown)
+        return oct_fail_memory(err);
+    list->files = grown;
     file.path = oct_strdup(file.path);
     if (!file.path)
         return oct_fail_memory(err);
@@ -145,17 +141,14 @@ static oct_status read_names(const char *path, char ***names, size_t *n_names, o
     for (struct dirent *entry; !status && (entry = readdir(folder));) {
         if (entry->d_name[0] == '.')
             continue;
-        if (*n_names == capacity) {
-            capacity = capacity ? 2 * capacity : 64;
-            char **grown = capacity <= 2 * MAX_FILES
-                               ? oct_realloc_array(*names, capacity, sizeof *grown)
-                               : NULL;
-            if (!grown) {
-                status = oct_fail_memory(err);
-                break;
-            }
-            *names = grown;
+        char **grown = *n_names < 2 * MAX_FILES
+                           ? oct_grow_array(*names, *n_names, &capacity, sizeof *grown)
+                           : NULL;
+        if (!grown) {
+            status = oct_fail_memory(err);
+            break;
         }
+        *names = grown;
         char *name = oct_path_join(path, entry->d_name);
         if (!name)
             status = oct_fail_memory(err);

@@ -110,14 +110,10 @@ oct_status oct_safetensors_writer_add(oct_safetensors_writer *w, const oct_safet
     oct_status status = oct_safetensors_item_bytes(item, &n_bytes, err);
     if (status)
         return status;
-    if (w->count == w->capacity) {
-        size_t capacity = w->capacity ? 2 * w->capacity : 16;
-        planned *grown = oct_realloc_array(w->planned, capacity, sizeof *grown);
-        if (!grown)
-            return oct_fail_memory(err);
-        w->planned = grown;
-        w->capacity = capacity;
-    }
+    planned *grown = oct_grow_array(w->planned, w->count, &w->capacity, sizeof *grown);
+    if (!grown)
+        return oct_fail_memory(err);
+    w->planned = grown;
     w->planned[w->count] =
         (planned){*item, oct_safetensors_dtype_bytes(item->dtype), n_bytes, w->count};
     w->count++;

@@ -51,15 +51,12 @@ oct_status oct_step_folders_list(const char *folder, int64_t **steps, size_t *n_
         const char *rest;
         if (!read_step(e->d_name, &step, &rest) || *rest)
             continue;
-        if (n == capacity) {
-            capacity = capacity ? 2 * capacity : 16;
-            int64_t *grown = oct_realloc_array(list, capacity, sizeof *grown);
-            if (!grown) {
-                status = oct_fail_memory(err);
-                break;
-            }
-            list = grown;
+        int64_t *grown = oct_grow_array(list, n, &capacity, sizeof *grown);
+        if (!grown) {
+            status = oct_fail_memory(err);
+            break;
         }
+        list = grown;
         list[n++] = step;
     }
     if (directory)

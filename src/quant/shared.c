@@ -43,14 +43,10 @@ static bool serves(const entry *e, const oct_tensor *x, const oct_recipe *recipe
 }
 
 static oct_status append(oct_shared *shared, entry e) {
-    if (shared->n == shared->capacity) {
-        size_t capacity = shared->capacity ? 2 * shared->capacity : 16;
-        entry *grown = oct_realloc_array(shared->entries, capacity, sizeof(entry));
-        if (!grown)
-            return OCT_NO_MEMORY;
-        shared->entries = grown;
-        shared->capacity = capacity;
-    }
+    entry *grown = oct_grow_array(shared->entries, shared->n, &shared->capacity, sizeof *grown);
+    if (!grown)
+        return OCT_NO_MEMORY;
+    shared->entries = grown;
     shared->entries[shared->n++] = e;
     return OCT_OK;
 }

@@ -49,6 +49,28 @@ static void given_a_failing_heap_the_nth_allocation_and_later_ones_fail(void **s
     oct_free(first);
 }
 
+static void given_growing_arrays_what_is_in_them_stays_and_refusals_change_nothing(void **state) {
+    (void)state;
+    size_t capacity = 0;
+    int *array = NULL;
+    for (int n = 0; n < 1000; n++) {
+        int *grown = oct_grow_array(array, (size_t)n, &capacity, sizeof *grown);
+        assert_non_null(grown);
+        assert_true(grown != array || n > 0);
+        array = grown;
+        array[n] = n;
+    }
+    assert_int_equal(capacity, 1024);
+    for (int n = 0; n < 1000; n++)
+        assert_int_equal(array[n], n);
+    oct_alloc_fail_at(1);
+    assert_ptr_equal(oct_grow_array(array, 1000, &capacity, sizeof *array), array);
+    assert_null(oct_grow_array(array, 1024, &capacity, sizeof *array));
+    oct_alloc_fail_at(0);
+    assert_int_equal(capacity, 1024);
+    oct_free(array);
+}
+
 static void given_a_mark_release_gives_the_same_memory_again(void **state) {
     (void)state;
     oct_arena *arena = oct_arena_create();
@@ -155,6 +177,7 @@ int main(void) {
         cmocka_unit_test(given_any_size_blocks_are_aligned_and_counted),
         cmocka_unit_test(given_an_overflowing_size_nothing_is_allocated),
         cmocka_unit_test(given_a_failing_heap_the_nth_allocation_and_later_ones_fail),
+        cmocka_unit_test(given_growing_arrays_what_is_in_them_stays_and_refusals_change_nothing),
         cmocka_unit_test(given_a_mark_release_gives_the_same_memory_again),
         cmocka_unit_test(given_the_published_keys_philox_gives_the_published_words),
         cmocka_unit_test(given_a_misspelt_name_the_neighbour_is_named),

@@ -18,11 +18,7 @@ uint8_t oct_e4m3_encode(float x, oct_overflow overflow) {
     uint8_t sign = (uint8_t)(p.sign << 7);
     if (oct_f32_is_nan(bits))
         return sign | NOT_A_NUMBER;
-    /* Below the smallest normal the grid stays that of MIN_EXPONENT. */
-    int steps_up = p.exponent > MIN_EXPONENT ? p.exponent - MIN_EXPONENT : 0;
-    int steps_down = p.exponent < MIN_EXPONENT ? MIN_EXPONENT - p.exponent : 0;
-    uint32_t rounded = oct_shift_ties_even(p.significand, 23 - MANTISSA_BITS + steps_down);
-    uint32_t magnitude = ((uint32_t)steps_up << MANTISSA_BITS) + rounded;
+    uint32_t magnitude = oct_f32_to_grid(p, MIN_EXPONENT, MANTISSA_BITS);
     if (magnitude > LARGEST) /* |x| > 464, the tie between 448 and the code of NaN, or Inf */
         return sign | (overflow == OCT_SATURATE ? LARGEST : NOT_A_NUMBER);
     return sign | (uint8_t)magnitude;

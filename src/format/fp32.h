@@ -59,4 +59,13 @@ static inline uint32_t oct_shift_ties_away(uint32_t v, int shift) {
     return (v + (1u << (shift - 1))) >> shift;
 }
 
+/* |x| on a format's grid, to nearest, ties to even, as the code without its sign: exponents from
+ * min_exponent, whose steps the subnormals share. Codes that the format doesn't have follow on. */
+static inline uint32_t oct_f32_to_grid(oct_f32_parts x, int min_exponent, int mantissa_bits) {
+    int steps_up = x.exponent > min_exponent ? x.exponent - min_exponent : 0;
+    int steps_down = x.exponent < min_exponent ? min_exponent - x.exponent : 0;
+    uint32_t rounded = oct_shift_ties_even(x.significand, 23 - mantissa_bits + steps_down);
+    return ((uint32_t)steps_up << mantissa_bits) + rounded;
+}
+
 #endif

@@ -197,6 +197,19 @@ static void forward_task(void *context, int64_t task, int thread) {
     store_rows(run, &r, &w);
 }
 
+oct_status oct_attention_execute(oct_attention_run *run, size_t slice_bytes, int64_t n_tasks,
+                                 void (*task)(void *run, int64_t task, int thread),
+                                 oct_arena *scratch) {
+    oct_arena_mark mark = oct_arena_get_mark(scratch);
+    run->slice_bytes = slice_bytes;
+    run->workspace = oct_arena_alloc_array(scratch, (size_t)oct_threads(), slice_bytes);
+    if (!run->workspace)
+        return OCT_NO_MEMORY;
+    oct_parallel(n_tasks, task, run);
+    oct_arena_release(scratch, mark);
+    return OCT_OK;
+}
+
 oct_status oct_attention_forward(const oct_attention_shape *shape, const oct_tensor *q,
                                  const oct_tensor *k, const oct_tensor *v, oct_tensor *o,
                                  float *lse, oct_arena *scratch) {
@@ -213,12 +226,5 @@ oct_status oct_attention_forward(const oct_attention_shape *shape, const oct_ten
     run.out = oct_op_target(o);
     oct_attention_slice measure = {0};
     cut_slice(&run, &measure);
-    run.slice_bytes = measure.used;
-    oct_arena_mark mark = oct_arena_get_mark(scratch);
-    run.workspace = oct_arena_alloc_array(scratch, (size_t)oct_threads(), run.slice_bytes);
-    if (!run.workspace)
-        return OCT_NO_MEMORY;
-    oct_parallel(count_tasks(&run), forward_task, &run);
-    oct_arena_release(scratch, mark);
-    return OCT_OK;
+    return oct_attention_execute(&run, measure.used, count_tasks(&run), forward_task, scratch);
 }

@@ -215,12 +215,6 @@ oct_status oct_attention_backward(const oct_attention_shape *shape, const oct_te
     run.dv = oct_op_target(dv);
     oct_attention_slice measure = {0};
     cut_slice(&run, &measure);
-    run.slice_bytes = measure.used;
-    oct_arena_mark mark = oct_arena_get_mark(scratch);
-    run.workspace = oct_arena_alloc_array(scratch, (size_t)oct_threads(), run.slice_bytes);
-    if (!run.workspace)
-        return OCT_NO_MEMORY;
-    oct_parallel(run.s.B * run.s.n_kv_heads, backward_task, &run);
-    oct_arena_release(scratch, mark);
-    return OCT_OK;
+    return oct_attention_execute(&run, measure.used, run.s.B * run.s.n_kv_heads, backward_task,
+                                 scratch);
 }

@@ -29,6 +29,11 @@ bool oct_attention_shape_fits(oct_attention_shape *s, const oct_tensor *q, const
 /* Whether x is dense and has exactly rows * heads * dim elements. */
 bool oct_attention_tensor_fits(const oct_tensor *x, int64_t rows, int64_t heads, int64_t dim);
 
+/* Runs the tasks, each thread with a slice of slice_bytes of scratch, which it leaves again. */
+oct_status oct_attention_execute(oct_attention_run *run, size_t slice_bytes, int64_t n_tasks,
+                                 void (*task)(void *run, int64_t task, int thread),
+                                 oct_arena *scratch);
+
 /* x (rows, K) with K contiguous. */
 static inline oct_operand oct_attention_rows(oct_source x, int64_t ld) {
     return (oct_operand){.dtype = x.dtype, .layout = OCT_K_CONTIGUOUS, .data = x.data, .ld = ld};

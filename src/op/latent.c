@@ -62,32 +62,26 @@ static void join_row(const latent_run *run, size_t t) {
     memcpy(to + run->left.n_bytes, run->right.data + t * run->right.n_bytes, run->right.n_bytes);
 }
 
-static bool parts_fit(const oct_tensor *whole, const oct_tensor *left, const oct_tensor *right) {
-    return same_rows(whole, left) && same_rows(whole, right) &&
-           oct_tensor_cols(whole) == oct_tensor_cols(left) + oct_tensor_cols(right);
+static oct_status run_parts(const oct_tensor *whole, const oct_tensor *left,
+                            const oct_tensor *right, void (*row)(const latent_run *run, size_t t)) {
+    if (!same_rows(whole, left) || !same_rows(whole, right) ||
+        oct_tensor_cols(whole) != oct_tensor_cols(left) + oct_tensor_cols(right))
+        return OCT_INVALID;
+    latent_run run = new_run(whole);
+    run.whole = rows_of(whole);
+    run.left = rows_of(left);
+    run.right = rows_of(right);
+    run_rows(&run, row);
+    return OCT_OK;
 }
 
 oct_status oct_latent_split(const oct_tensor *latent_rope, oct_tensor *latent, oct_tensor *k_rope) {
-    if (!parts_fit(latent_rope, latent, k_rope))
-        return OCT_INVALID;
-    latent_run run = new_run(latent_rope);
-    run.whole = rows_of(latent_rope);
-    run.left = rows_of(latent);
-    run.right = rows_of(k_rope);
-    run_rows(&run, split_row);
-    return OCT_OK;
+    return run_parts(latent_rope, latent, k_rope, split_row);
 }
 
 oct_status oct_latent_join(const oct_tensor *latent, const oct_tensor *k_rope,
                            oct_tensor *latent_rope) {
-    if (!parts_fit(latent_rope, latent, k_rope))
-        return OCT_INVALID;
-    latent_run run = new_run(latent_rope);
-    run.whole = rows_of(latent_rope);
-    run.left = rows_of(latent);
-    run.right = rows_of(k_rope);
-    run_rows(&run, join_row);
-    return OCT_OK;
+    return run_parts(latent_rope, latent, k_rope, join_row);
 }
 
 static bool heads_fit(const oct_latent_shape *s, const oct_tensor *up, const oct_tensor *k_rope,
@@ -98,9 +92,11 @@ static bool heads_fit(const oct_latent_shape *s, const oct_tensor *up, const oct
            oct_tensor_cols(v) == s->n_heads * s->v_dim && oct_tensor_cols(k_rope) == s->rope_dim;
 }
 
-static latent_run new_heads_run(const oct_latent_shape *s, const oct_tensor *up,
-                                const oct_tensor *k_rope, const oct_tensor *k,
-                                const oct_tensor *v) {
+static oct_status run_heads(const oct_latent_shape *s, const oct_tensor *up,
+                            const oct_tensor *k_rope, const oct_tensor *k, const oct_tensor *v,
+                            void (*row)(const latent_run *run, size_t t)) {
+    if (!heads_fit(s, up, k_rope, k, v))
+        return OCT_INVALID;
     latent_run run = new_run(up);
     size_t size = oct_dtype_bytes(up->dtype);
     run.shape = *s;
@@ -111,7 +107,8 @@ static latent_run new_heads_run(const oct_latent_shape *s, const oct_tensor *up,
     run.k_rope = rows_of(k_rope);
     run.k = rows_of(k);
     run.v = rows_of(v);
-    return run;
+    run_rows(&run, row);
+    return OCT_OK;
 }
 
 static void heads_row(const latent_run *run, size_t t) {
@@ -131,11 +128,7 @@ static void heads_row(const latent_run *run, size_t t) {
 
 oct_status oct_latent_heads(const oct_latent_shape *shape, const oct_tensor *up,
                             const oct_tensor *k_rope, oct_tensor *k, oct_tensor *v) {
-    if (!heads_fit(shape, up, k_rope, k, v))
-        return OCT_INVALID;
-    latent_run run = new_heads_run(shape, up, k_rope, k, v);
-    run_rows(&run, heads_row);
-    return OCT_OK;
+    return run_heads(shape, up, k_rope, k, v, heads_row);
 }
 
 static float load(oct_dtype dtype, const unsigned char *x) {
@@ -184,9 +177,5 @@ static void heads_backward_row(const latent_run *run, size_t t) {
 
 oct_status oct_latent_heads_backward(const oct_latent_shape *shape, const oct_tensor *dk,
                                      const oct_tensor *dv, oct_tensor *dup, oct_tensor *dk_rope) {
-    if (!heads_fit(shape, dup, dk_rope, dk, dv))
-        return OCT_INVALID;
-    latent_run run = new_heads_run(shape, dup, dk_rope, dk, dv);
-    run_rows(&run, heads_backward_row);
-    return OCT_OK;
+    return run_heads(shape, dup, dk_rope, dk, dv, heads_backward_row);
 }

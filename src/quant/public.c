@@ -74,33 +74,31 @@ static void mx_cols_task(void *context, int64_t task, int thread) {
     oct_kernels_current()->quantize->mx_cols(&part, j->format, j->mode, &out);
 }
 
+/* Blocks along the rows, or the transposed matrix with blocks along its rows. */
+static oct_status mx_quantize(const oct_matrix_view *x, oct_dtype format, oct_scale_mode mode,
+                              uint8_t *codes, uint8_t *scales, int64_t row_elements,
+                              void (*task)(void *context, int64_t task, int thread)) {
+    if (!is_matrix(x->rows, x->cols) || !is_source(x->dtype) || !is_mx(format) || !is_mode(mode))
+        return OCT_INVALID;
+    if (x->rows == 0 || x->cols == 0)
+        return OCT_OK;
+    mx_job j = {
+        *x, format, mode, {codes, row_elements, scales, oct_ceil_div(row_elements, OCT_MX_BLOCK)}};
+    oct_parallel(oct_ceil_div(x->rows, TASK_ROWS), task, &j);
+    return OCT_OK;
+}
+
 oct_status oct_mx_quantize(const void *x, oct_dtype x_dtype, int64_t rows, int64_t cols,
                            oct_dtype format, oct_scale_mode mode, uint8_t *codes, uint8_t *scales) {
-    if (!is_matrix(rows, cols) || !is_source(x_dtype) || !is_mx(format) || !is_mode(mode))
-        return OCT_INVALID;
-    if (rows == 0 || cols == 0)
-        return OCT_OK;
-    mx_job j = {{x, x_dtype, rows, cols, cols},
-                format,
-                mode,
-                {codes, cols, scales, oct_ceil_div(cols, OCT_MX_BLOCK)}};
-    oct_parallel(oct_ceil_div(rows, TASK_ROWS), mx_rows_task, &j);
-    return OCT_OK;
+    const oct_matrix_view view = {x, x_dtype, rows, cols, cols};
+    return mx_quantize(&view, format, mode, codes, scales, cols, mx_rows_task);
 }
 
 oct_status oct_mx_quantize_transposed(const void *x, oct_dtype x_dtype, int64_t rows, int64_t cols,
                                       oct_dtype format, oct_scale_mode mode, uint8_t *codes,
                                       uint8_t *scales) {
-    if (!is_matrix(rows, cols) || !is_source(x_dtype) || !is_mx(format) || !is_mode(mode))
-        return OCT_INVALID;
-    if (rows == 0 || cols == 0)
-        return OCT_OK;
-    mx_job j = {{x, x_dtype, rows, cols, cols},
-                format,
-                mode,
-                {codes, rows, scales, oct_ceil_div(rows, OCT_MX_BLOCK)}};
-    oct_parallel(oct_ceil_div(rows, TASK_ROWS), mx_cols_task, &j);
-    return OCT_OK;
+    const oct_matrix_view view = {x, x_dtype, rows, cols, cols};
+    return mx_quantize(&view, format, mode, codes, scales, rows, mx_cols_task);
 }
 
 oct_status oct_mx_dequantize(const uint8_t *codes, const uint8_t *scales, int64_t rows,

@@ -195,34 +195,29 @@ static oct_status read_encode_row(const golden_row *row, int n_codes, float *x, 
     return status;
 }
 
-static oct_status check_encode_e4m3(const golden_row *row, bool *agrees, FILE *log,
-                                    oct_error *err) {
+static oct_status check_encode_fp8(const golden_row *row, oct_dtype format,
+                                   uint8_t (*encode)(float x, oct_overflow overflow), bool *agrees,
+                                   FILE *log, oct_error *err) {
     verdict v = {row, log, true};
     float x;
     uint32_t code[2];
     oct_status status = read_encode_row(row, 2, &x, code, err);
     if (status != OCT_OK)
         return status;
-    expect(&v, OCT_E4M3, code[0], oct_e4m3_encode(x, OCT_NO_SATURATE), "codec", "not saturating");
-    expect(&v, OCT_E4M3, code[1], oct_e4m3_encode(x, OCT_SATURATE), "codec", "saturating");
-    expect_encoded(&v, OCT_E4M3, x, code[1]);
+    expect(&v, format, code[0], encode(x, OCT_NO_SATURATE), "codec", "not saturating");
+    expect(&v, format, code[1], encode(x, OCT_SATURATE), "codec", "saturating");
+    expect_encoded(&v, format, x, code[1]);
     *agrees = v.agrees;
     return OCT_OK;
 }
 
+static oct_status check_encode_e4m3(const golden_row *row, bool *agrees, FILE *log,
+                                    oct_error *err) {
+    return check_encode_fp8(row, OCT_E4M3, oct_e4m3_encode, agrees, log, err);
+}
 static oct_status check_encode_e5m2(const golden_row *row, bool *agrees, FILE *log,
                                     oct_error *err) {
-    verdict v = {row, log, true};
-    float x;
-    uint32_t code[2];
-    oct_status status = read_encode_row(row, 2, &x, code, err);
-    if (status != OCT_OK)
-        return status;
-    expect(&v, OCT_E5M2, code[0], oct_e5m2_encode(x, OCT_NO_SATURATE), "codec", "not saturating");
-    expect(&v, OCT_E5M2, code[1], oct_e5m2_encode(x, OCT_SATURATE), "codec", "saturating");
-    expect_encoded(&v, OCT_E5M2, x, code[1]);
-    *agrees = v.agrees;
-    return OCT_OK;
+    return check_encode_fp8(row, OCT_E5M2, oct_e5m2_encode, agrees, log, err);
 }
 
 static oct_status check_encode_hif8(const golden_row *row, bool *agrees, FILE *log,

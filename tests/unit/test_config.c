@@ -4,42 +4,18 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
-#include "base/alloc.h"
-#include "base/fs.h"
 #include "base/log.h"
 #include "config/schema.h"
+#include "io_support.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-static char folder[] = "/tmp/octet-config-XXXXXX";
-
-static int enter_folder(void **state) {
-    (void)state;
-    return mkdtemp(folder) && chdir(folder) == 0 ? 0 : -1;
-}
-
-static int leave_folder(void **state) {
-    (void)state;
-    unlink("job.toml");
-    unlink("job.yaml");
-    return chdir("/") == 0 && rmdir(folder) == 0 ? 0 : -1;
-}
-
-static void write_text(const char *path, const char *text) {
-    oct_error err = {0};
-    assert_int_equal(oct_file_write(path, text, strlen(text), &err), OCT_OK);
-}
-
 static oct_status load(const char *path, const char *text, const char *const *overrides, int n,
                        oct_job *job, oct_error *err) {
-    write_text(path, text);
+    put_text(path, text);
     *err = (oct_error){0};
     return oct_job_load(path, overrides, n, job, err);
 }
@@ -167,7 +143,7 @@ static void given_the_file_on_the_command_line_it_is_loaded(void **state) {
     oct_job job;
     oct_error err = {0};
     const char *overrides[] = {"--job.config_file", "job.toml", "--training.steps=3"};
-    write_text("job.toml", "[training]\nseq_len = 16\n");
+    put_text("job.toml", "[training]\nseq_len = 16\n");
     assert_int_equal(oct_job_load(NULL, overrides, 3, &job, &err), OCT_OK);
     assert_int_equal(job.training.seq_len, 16);
     assert_int_equal(job.training.steps, 3);
@@ -371,8 +347,8 @@ static void load_with_default(const char *path, const oct_schema *schema) {
 
 static void given_any_keys_default_on_the_command_line_it_is_accepted(void **state) {
     (void)state;
-    write_text("job.toml", "");
-    write_text("job.yaml", "training: {quantization_plan: {recipe_name: mxfp8}}\n");
+    put_text("job.toml", "");
+    put_text("job.yaml", "training: {quantization_plan: {recipe_name: mxfp8}}\n");
     load_with_default("job.toml", &oct_schema_titan);
     load_with_default("job.yaml", &oct_schema_titan);
     load_with_default("job.yaml", &oct_schema_mindspeed);

@@ -5,31 +5,13 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
-#include "base/alloc.h"
-#include "base/fs.h"
 #include "config/job.h"
+#include "io_support.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-
-static char folder[] = "/tmp/octet-files-XXXXXX";
-
-static int enter_folder(void **state) {
-    (void)state;
-    return mkdtemp(folder) && chdir(folder) == 0 ? 0 : -1;
-}
-
-static int leave_folder(void **state) {
-    (void)state;
-    unlink("job.toml");
-    return chdir("/") == 0 && rmdir(folder) == 0 ? 0 : -1;
-}
 
 /* What every file opens with. */
 #define HEAD                                                                                       \
@@ -231,18 +213,13 @@ static const shipped_job jobs[] = {
      NULL},
 };
 
-static void write_job(const char *text) {
-    oct_error err = {0};
-    assert_int_equal(oct_file_write("job.toml", text, strlen(text), &err), OCT_OK);
-}
-
 static void given_a_job_in_the_form_of_each_shipped_one_it_loads_or_says_why(void **state) {
     (void)state;
     int n_wrong = 0;
     for (size_t i = 0; i < COUNT(jobs); i++) {
         oct_job job;
         oct_error err = {0};
-        write_job(jobs[i].text);
+        put_text("job.toml", jobs[i].text);
         oct_status status = oct_job_load("job.toml", NULL, 0, &job, &err);
         bool good = status == (jobs[i].message ? OCT_INVALID : OCT_OK) &&
                     (!jobs[i].message || strcmp(err.message, jobs[i].message) == 0);
@@ -258,7 +235,7 @@ static void given_a_refused_allocation_anywhere_loading_fails_cleanly(void **sta
     (void)state;
     const char *overrides[] = {"--training.steps=3", "--model.args.dim=64",
                                "--quantize.linear.mx.filter_fqns=a,b"};
-    write_job("[training]\nseq_len = 8\n[model.args]\nn_layers = 2\n");
+    put_text("job.toml", "[training]\nseq_len = 8\n[model.args]\nn_layers = 2\n");
     size_t before = oct_alloc_live_bytes();
     oct_status status = OCT_NO_MEMORY;
     for (int64_t n = 1; status; n++) {

@@ -262,6 +262,45 @@ static void given_hostile_matrices_every_set_scales_alike(void **state) {
     for_all_scenarios(check_scaled, 3, false);
 }
 
+/* All the MX kernels on one scenario. */
+static void check_all_mx(const scenario *s) {
+    kernel_set sets[MAX_KERNEL_SETS];
+    size_t n_sets = quantizer_sets(sets);
+    for (int kernel = MX_ROWS; kernel <= MX_TILES; kernel++)
+        check_mx((mx_kernel)kernel, s, sets, n_sets);
+}
+
+static void given_more_columns_and_rows_than_are_staged_every_set_quantizes_alike(void **state) {
+    (void)state;
+    static const shape shapes[] = {{32, 256}, {64, 512},  {96, 300}, {65, 257},
+                                   {31, 600}, {128, 768}, {130, 255}};
+    uint64_t turn = 0;
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        for (int kind = 0; kind < N_FLAVOURS; kind++)
+            for (int dtype = 0; dtype < 2; dtype++, turn++)
+                check_all_mx(&(scenario){.shape = shapes[i],
+                                         .source = dtype ? OCT_BF16 : OCT_F32,
+                                         .format = formats[turn / 2 % 2],
+                                         .mode = (oct_scale_mode)(turn % 4),
+                                         .gap = turn % 5 ? 0 : 7,
+                                         .kind = (flavour)kind,
+                                         .where = (placement)(turn % N_PLACEMENTS),
+                                         .stream = 1000 + turn});
+}
+
+/* 2^21 codes and more in whole cache lines may be stored past the caches. */
+static void given_a_large_aligned_matrix_every_set_quantizes_alike(void **state) {
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        check_all_mx(&(scenario){.shape = {192, 11200},
+                                 .source = i % 2 ? OCT_BF16 : OCT_F32,
+                                 .format = formats[i / 2],
+                                 .mode = OCT_SCALE_RCEIL,
+                                 .kind = i % 3 ? WITH_NANS : GAUSSIAN,
+                                 .where = AT_PAGE_START,
+                                 .stream = 2000 + (uint64_t)i});
+}
+
 static void given_all_codes_and_scales_every_set_decodes_alike(void **state) {
     (void)state;
     kernel_set sets[MAX_KERNEL_SETS];
@@ -507,6 +546,8 @@ int main(void) {
         cmocka_unit_test(given_hostile_matrices_every_set_quantizes_both_ways_alike),
         cmocka_unit_test(given_hostile_matrices_every_set_quantizes_mx_tiles_alike),
         cmocka_unit_test(given_hostile_matrices_every_set_scales_alike),
+        cmocka_unit_test(given_more_columns_and_rows_than_are_staged_every_set_quantizes_alike),
+        cmocka_unit_test(given_a_large_aligned_matrix_every_set_quantizes_alike),
         cmocka_unit_test(given_all_codes_and_scales_every_set_decodes_alike),
         cmocka_unit_test(given_any_numbers_every_set_converts_bf16_alike),
         cmocka_unit_test(given_empty_matrices_nothing_is_touched),

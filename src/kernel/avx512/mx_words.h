@@ -155,7 +155,8 @@ OCT_INLINE __m512i oct_encode_words(__m512i words, __m512i base, oct_dtype forma
 /* Results of oct_encode_words to codes: the low byte of each word from a, the high one from b. */
 OCT_INLINE __m512i oct_pair_codes(__m512i a, __m512i b, oct_dtype format) {
     const char bias = 0x7f - (format == OCT_E4M3 ? 0x7e : 0x7b);
-    __m512i pairs = _mm512_mask_mov_epi8(_mm512_srli_epi16(a, 8), 0xaaaaaaaaaaaaaaaau, b);
+    __m512i pairs = _mm512_ternarylogic_epi32(_mm512_srli_epi16(a, 8), b,
+                                              _mm512_set1_epi16((short)0xff00), 0xd8);
     return _mm512_sub_epi8(pairs, _mm512_set1_epi8(bias));
 }
 

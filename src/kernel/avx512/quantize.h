@@ -10,7 +10,11 @@ static inline const void *oct_element(const oct_matrix_view *x, oct_dtype dtype,
     return (const char *)x->data + (row * x->ld + col) * (dtype == OCT_F32 ? 4 : 2);
 }
 
-/* Members of oct_quantize_kernels_avx512: see oct_quantize_kernels. */
+/* Members of oct_quantize_kernels_avx512: see oct_quantize_kernels. by_rows may be NULL. */
+void oct_mx_cols_avx512(const oct_matrix_view *x, oct_dtype format, oct_scale_mode mode,
+                        const oct_mx_output *out);
+void oct_mx_both_avx512(const oct_matrix_view *x, oct_dtype format, oct_scale_mode mode,
+                        const oct_mx_output *by_rows, const oct_mx_output *by_cols);
 float oct_amax_avx512(const oct_matrix_view *x);
 void oct_scaled_avx512(const oct_matrix_view *x, oct_dtype format, float scale, uint8_t *codes,
                        int64_t ld_codes);

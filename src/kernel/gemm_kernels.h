@@ -57,7 +57,8 @@ typedef struct oct_gemm_block {
 typedef struct oct_gemm_kernels {
     int64_t MR, NR; /* rows of A and of B in a panel */
     int64_t MC, NC; /* largest tile of C of one task: multiples of MR, NR; MC rows of an A step fit
-                       in L2 beside the accumulators */
+                       in L2 beside the accumulators. NC is for whole steps; where K is shorter, a
+                       tile has more columns. */
     int64_t k_step; /* OCT_GEMM_K_CHUNK for exact */
 
     /* A packed panel of kc <= k_step takes kc * bytes_per_k + bytes_fixed bytes, rounded up to 64.

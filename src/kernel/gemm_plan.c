@@ -7,6 +7,7 @@
 enum {
     MAX_STEPS = 8, /* of K in one job: bounds the packed bytes of a long K */
     MIN_TILES = 8, /* a job is cut finer than MC x NC to have this many, if they are large */
+    MAX_WIDER = 4, /* NC times this is the widest tile */
     ALIGNMENT = 64
 };
 static const size_t A_BUDGET = (size_t)8 << 20, B_BUDGET = (size_t)32 << 20; /* packed bytes */
@@ -96,6 +97,12 @@ static oct_gemm_side make_side(int64_t first, int64_t n, int64_t panel_rows, siz
     return s;
 }
 
+/* Rows of B in a tile at most: as many as take the bytes of NC in a whole step. */
+static int64_t tile_columns(const oct_gemm_kernels *kernels, int64_t n_k) {
+    const int64_t kc = oct_max_i64(oct_min_i64(n_k, kernels->k_step), kernels->k_step / MAX_WIDER);
+    return kernels->NC / kernels->NR * kernels->k_step / oct_max_i64(kc, 1) * kernels->NR;
+}
+
 static void halve_tiles(oct_gemm_side *s, int64_t panel_rows) {
     s->tile = oct_ceil_div(s->tile / panel_rows, 2) * panel_rows;
     s->n_tiles = oct_ceil_div(s->n, s->tile);
@@ -138,7 +145,7 @@ static oct_gemm_job make_job(const oct_gemm_problem *p, const oct_gemm_kernels *
     j.a = make_side(at->m, oct_min_i64(e->m, p->M - at->m), kernels->MR, a_stride(kernels, j.n_k),
                     kernels->MC);
     j.b = make_side(at->n, oct_min_i64(e->n, p->N - at->n), kernels->NR, b_stride(kernels, j.n_k),
-                    kernels->NC);
+                    tile_columns(kernels, j.n_k));
     refine_tiles(&j);
     choose_packing(&j);
     return j;
@@ -250,11 +257,11 @@ static size_t scratch_floats(const oct_gemm_problem *p, const oct_gemm_kernels *
     const int64_t MR = kernels->MR, NR = kernels->NR;
     int64_t at_once = MR * NR; /* in place, K = 0 still stores zeros through it */
     if (kernels->multiply_block)
-        at_once = oct_max_i64(MR * kernels->NC, NR * kernels->MC);
+        at_once = oct_max_i64(MR * kernels->NC * MAX_WIDER, NR * kernels->MC);
     if (p->K <= kernels->k_step || (oct_gemm_in_place(p) && !kernels->multiply_block))
         return (size_t)at_once;
     int64_t rows = oct_min_i64(oct_ceil_div(p->M, MR) * MR, kernels->MC);
-    int64_t cols = oct_min_i64(oct_ceil_div(p->N, NR) * NR, kernels->NC);
+    int64_t cols = oct_min_i64(oct_ceil_div(p->N, NR) * NR, kernels->NC * MAX_WIDER);
     return (size_t)oct_max_i64(at_once, rows * cols);
 }
 

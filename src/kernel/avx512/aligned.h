@@ -33,12 +33,14 @@ enum {
     OCT_ALIGNED_LONG_CHUNK = 256 /* the short one is OCT_MX_BLOCK */
 };
 
-#define OCT_RESIDUALS_END UINT16_MAX /* the place in the record behind a list's last */
-
-/* One element's residual. */
+/* One element's residual, and where what it's multiplied with is in a panel of the other operand,
+ * ready to be used. */
 typedef struct oct_residual {
-    uint16_t place, row; /* of k in the order of storage (oct_panel_place), within the panel */
     float value;
+    int32_t pick;   /* for vpmaddwd: 1 for the first of a pair of k, 2^16 for the second */
+    uint32_t pair;  /* offset of the pair's integers, in bytes */
+    uint16_t place; /* of k in the order of storage (oct_panel_place) */
+    uint16_t row;   /* within the panel */
 } oct_residual;
 
 typedef struct oct_panel_head {
@@ -46,9 +48,9 @@ typedef struct oct_panel_head {
     int64_t row, k;
     int32_t n_rows;
     int32_t chunk;
-    bool by_codes;          /* too many residuals */
-    uint32_t special_rows;  /* their integers are zero: NaN, Inf or an extreme magnitude */
-    int32_t n_residuals[2]; /* of rows 0 .. 15 and 16 .. 31 */
+    bool by_codes;         /* too many residuals */
+    uint32_t special_rows; /* their integers are zero: NaN, Inf or an extreme magnitude */
+    int32_t n_residuals;
 } oct_panel_head;
 
 /* Where the parts of a panel are. R rows (16 for A, the last two zeros; 32 for B); k padded to a
@@ -57,10 +59,12 @@ typedef struct oct_panel {
     oct_panel_head *head;
     int16_t *integers; /* [place / 2][R][2]: pairs for vpdpwssd */
     float *units;      /* [k / 32][R]: the unit times the operand's fp32 scale */
-    oct_residual *residuals[2];
-    int64_t capacity;  /* of each list, its end included */
-    float *row_scales; /* A: [R], the operand's fp32 scales, or 1 */
-    uint16_t *values;  /* A: [place / 2][R][2], bf16 without the fp32 scale, which is exact */
+    oct_residual *residuals;
+    int64_t capacity; /* of the list */
+    /* A: the residuals again, for those of B: lost[lost_at[place]][R], where lost[0] is zeros. At
+     * most every other k has some. */
+    uint16_t *lost_at;
+    float (*lost)[OCT_ALIGNED_A_ROWS];
 } oct_panel;
 
 /* k inside a group of four is stored as 0 2 1 3, for A and B alike: so the even and the odd bytes
@@ -76,25 +80,23 @@ static inline int64_t oct_panel_padded_k(int64_t kc) {
 static inline oct_panel oct_panel_at(void *bytes, int64_t kc, int64_t rows) {
     const int64_t k = oct_panel_padded_k(kc);
     char *base = bytes;
-    oct_panel p = {.head = bytes, .capacity = k};
-    base += 64;
-    p.row_scales = (float *)(void *)base;
+    oct_panel p = {.head = bytes, .capacity = k * rows / 16};
     base += 64;
     p.integers = (int16_t *)(void *)base;
     base += k * rows * 2;
     p.units = (float *)(void *)base;
     base += k / OCT_MX_BLOCK * rows * 4;
-    for (int64_t i = 0; i < rows / 16; i++) {
-        p.residuals[i] = (oct_residual *)(void *)base;
-        base += p.capacity * (int64_t)sizeof(oct_residual);
-    }
-    p.values = (uint16_t *)(void *)base;
+    p.residuals = (oct_residual *)(void *)base;
+    base += p.capacity * (int64_t)sizeof(oct_residual);
+    p.lost_at = (uint16_t *)(void *)base;
+    base += k * (int64_t)sizeof(uint16_t);
+    p.lost = (float(*)[OCT_ALIGNED_A_ROWS])(void *)base;
     return p;
 }
 
-/* Bytes of B: 2 + 4 / 32 + 8 / 16 for an element; A's values take 2 more. */
-#define OCT_PANEL_A_BYTES_PER_K ((size_t)OCT_ALIGNED_A_ROWS * 37 / 8)
-#define OCT_PANEL_B_BYTES_PER_K ((size_t)OCT_ALIGNED_NR * 21 / 8)
+/* Bytes of B: 2 + 4 / 32 + 16 / 16 for an element; A has 2 + 64 / 2 more for a k. */
+#define OCT_PANEL_A_BYTES_PER_K ((size_t)OCT_ALIGNED_A_ROWS * 25 / 8 + 34)
+#define OCT_PANEL_B_BYTES_PER_K ((size_t)OCT_ALIGNED_NR * 25 / 8)
 #define OCT_PANEL_BYTES_FIXED(per_k) (128 + 63 * (per_k))
 
 /* A tile of one step. */

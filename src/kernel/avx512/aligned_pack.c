@@ -274,12 +274,14 @@ typedef struct lossy_quad {
     int64_t quad;
 } lossy_quad;
 
-/* Lists their residuals. Returns how many there are, which may be more than the list holds. Apart
- * from the loop that finds the quads, whose branch would be mispredicted at each of them. */
+/* Lists their residuals from `list` on, which has room for `capacity`. Returns how many there are,
+ * which may be more. Apart from the loop that finds the quads, whose branch would be mispredicted
+ * at each of them. */
 static __attribute__((noinline)) int64_t list_residuals(const staging *st, const oct_panel *p,
                                                         int64_t group, int64_t panel_rows,
-                                                        const lossy_quad *quads, int64_t n_quads) {
-    oct_residual *list = p->residuals[group];
+                                                        const lossy_quad *quads, int64_t n_quads,
+                                                        oct_residual *list, int64_t capacity) {
+    const uint32_t pair_bytes = (uint32_t)(panel_rows == A_ROWS ? OCT_ALIGNED_NR : A_ROWS) * 4;
     int64_t n = 0;
     for (int64_t i = 0; i < n_quads; i++) {
         const int64_t q = quads[i].quad, block = q / (BLOCK / 4);
@@ -289,14 +291,17 @@ static __attribute__((noinline)) int64_t list_residuals(const staging *st, const
         const float *factors = st->factors + block * 16;
         for (__mmask64 left = quads[i].elements; left; left &= left - 1, n++) {
             int e = __builtin_ctzll(left), row = e / 4, b = e % 4;
-            if (n >= p->capacity - 1)
+            if (n >= capacity)
                 continue;
             int16_t integer = integers[(b & 1) * panel_rows * 2 + 2 * row + b / 2];
             float value = code_value(st->words, codes[e]) * factors[row];
+            int64_t place = oct_panel_place(4 * q + b);
             list[n] = (oct_residual){
-                .place = (uint16_t)oct_panel_place(4 * q + b),
-                .row = (uint16_t)(16 * group + row),
                 .value = fmaf(-(float)integer, units[row], value),
+                .pick = place % 2 ? 1 << 16 : 1,
+                .pair = (uint32_t)(place / 2) * pair_bytes,
+                .place = (uint16_t)place,
+                .row = (uint16_t)(16 * group + row),
             };
         }
     }
@@ -333,7 +338,9 @@ OCT_INLINE int64_t align_quads(const tables *t, const rows16 *rows, const stagin
         quads[n_quads] = (lossy_quad){lossy, q};
         n_quads += lossy != 0;
     }
-    return list_residuals(st, p, group, panel_rows, quads, n_quads);
+    const int64_t n_before = p->head->n_residuals;
+    return list_residuals(st, p, group, panel_rows, quads, n_quads, p->residuals + n_before,
+                          p->capacity - n_before);
 }
 
 static int64_t align_in_chunks(const tables *t, rows16 *rows, const staging *st, const oct_panel *p,
@@ -345,36 +352,25 @@ static int64_t align_in_chunks(const tables *t, rows16 *rows, const staging *st,
     return align_quads(t, rows, st, p, group, panel_rows);
 }
 
-/* A's values: unit * integer, or where bits were lost what the code says. */
-static void set_values(const staging *st, const oct_panel *p, int64_t n_blocks) {
-    const __m512 row_scales = _mm512_load_ps(p->row_scales);
-    for (int64_t b = 0; b < n_blocks; b++) {
-        /* A power of two, or 0 in special rows, whose scale may be anything. */
-        const __m512 unit = _mm512_load_ps(p->units + b * A_ROWS);
-        const __m512 power = _mm512_maskz_div_ps(
-            _mm512_test_epi32_mask(_mm512_castps_si512(unit), _mm512_set1_epi32(-1)), unit,
-            row_scales);
-#pragma GCC unroll 4
-        for (int64_t pair = b * BLOCK / 2; pair < (b + 1) * BLOCK / 2; pair++) {
-            __m512i both = _mm512_load_si512(p->integers + pair * 2 * A_ROWS);
-            __m512i first = _mm512_srai_epi32(_mm512_slli_epi32(both, 16), 16);
-            __m512i second = _mm512_srai_epi32(both, 16);
-            first = _mm512_castps_si512(_mm512_mul_ps(_mm512_cvtepi32_ps(first), power));
-            second = _mm512_castps_si512(_mm512_mul_ps(_mm512_cvtepi32_ps(second), power));
-            first = _mm512_mask_mov_epi16(second, 0x55555555, _mm512_srli_epi32(first, 16));
-            _mm512_store_si512(p->values + pair * 2 * A_ROWS, first);
+/* A's residuals by k. */
+static void spread_residuals(const oct_panel *p, int64_t n_blocks) {
+    const __m512 zeros = _mm512_setzero_ps();
+    const int64_t most = n_blocks * BLOCK / 2;
+    int64_t n = 0;
+    _mm512_store_ps(p->lost[0], zeros);
+    for (int64_t k = 0; k < n_blocks * BLOCK; k += 32)
+        _mm512_store_si512(p->lost_at + k, _mm512_setzero_si512());
+    for (int32_t i = 0; i < p->head->n_residuals; i++) {
+        const oct_residual *r = &p->residuals[i];
+        uint16_t *at = p->lost_at + r->place;
+        if (*at == 0) {
+            p->head->by_codes |= n == most;
+            if (n == most)
+                return;
+            *at = (uint16_t)++n;
+            _mm512_store_ps(p->lost[n], zeros);
         }
-    }
-    for (int64_t i = 0; i < p->head->n_residuals[0]; i++) {
-        const oct_residual *r = &p->residuals[0][i];
-        int64_t k = oct_panel_place(r->place); /* its own inverse */
-        uint8_t code = st->codes[(k / 4 * A_ROWS + r->row) * 4 + k % 4];
-        float value = code_value(st->words, code);
-        if (p->head->source->scaling == OCT_SCALING_MX)
-            value *= st->factors[k / BLOCK * A_ROWS + r->row];
-        uint32_t bits;
-        memcpy(&bits, &value, sizeof bits);
-        p->values[(r->place / 2 * A_ROWS + r->row) * 2 + r->place % 2] = (uint16_t)(bits >> 16);
+        p->lost[*at][r->row] = r->value;
     }
 }
 
@@ -403,15 +399,12 @@ static void pack_group(const tables *t, const oct_operand *x, int64_t row, __mma
         p->head->chunk = BLOCK;
         n = align_in_chunks(t, &rows, &st, p, group, panel_rows, BLOCK);
     }
-    const int64_t most = p->capacity - 1;
+    const int64_t most = p->capacity - p->head->n_residuals;
     p->head->by_codes |= n > most;
-    p->head->n_residuals[group] = (int32_t)(n > most ? most : n);
-    p->residuals[group][p->head->n_residuals[group]].place = OCT_RESIDUALS_END;
+    p->head->n_residuals += (int32_t)(n > most ? most : n);
     p->head->special_rows |= (uint32_t)rows.special << (16 * group);
-    if (panel_rows == A_ROWS) {
-        _mm512_store_ps(p->row_scales, rows.row_scale);
-        set_values(&st, p, n_blocks);
-    }
+    if (panel_rows == A_ROWS)
+        spread_residuals(p, n_blocks);
 }
 
 void oct_aligned_pack(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k, int64_t kc,

@@ -1,19 +1,13 @@
-/* Rules that concern the words inside a value, or more than one key. What needs to know models,
- * recipes, module names or the number of ranks is checked where those are known. */
+/* Rules beyond a row's: see check.h. */
+#include "config/check.h"
+
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/nearest.h"
-#include "config/loader.h"
 
 #define FLOAT8_RECIPE "dynamic_per_tensor_E4M3_E4M3_E4M3"
-
-oct_status oct_loader_fail_text(oct_loader *l, const char *key, const char *what,
-                                const char *expected, const char *got) {
-    return oct_fail(l->builder.err, OCT_INVALID, "%s: %s; expected %s; got %.100s",
-                    oct_job_at(l->job, key), what, expected, got);
-}
 
 static bool is_npu_kernel(const char *name) {
     /* A name that is one slip from npu_gmm is that slip: taken for a fused kernel it would change

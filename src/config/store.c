@@ -1,40 +1,13 @@
-/* From a value to a member of oct_job: type, range and choice are checked against the row.
- * Invariant: nothing is written to a member unless the value is good. */
+/* Values into members: see store.h. */
+#include "config/store.h"
+
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
-#include "config/loader.h"
+#include "config/text.h"
 
 #define MAX_COUNT 2147483647.0 /* products of two counts fit in 64 bits */
-
-static void describe(const oct_value *value, char *text, size_t size) {
-    switch (value->kind) {
-    case OCT_VALUE_BOOL:
-        snprintf(text, size, "%s", value->boolean ? "true" : "false");
-        break;
-    case OCT_VALUE_INT:
-        snprintf(text, size, "%lld", (long long)value->integer);
-        break;
-    case OCT_VALUE_DOUBLE:
-        oct_value_format_double(value->number, text, size);
-        break;
-    case OCT_VALUE_STRING:
-        snprintf(text, size, "\"%.100s\"", value->string);
-        break;
-    default:
-        snprintf(text, size, "%s", oct_value_kind_name(value->kind));
-    }
-}
-
-oct_status oct_loader_fail(oct_loader *l, const char *place, const char *name, const char *what,
-                           const char *expected, const oct_value *got) {
-    char text[128];
-    describe(got, text, sizeof text);
-    return oct_fail(l->builder.err, OCT_INVALID, "%s: %s%s: %s; expected %s; got %s", place,
-                    oct_loader_dashes(place), name, what, expected, text);
-}
 
 static oct_status fail_row(oct_loader *l, const oct_key *key, const char *place, const char *what,
                            const oct_value *got) {

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "io/tokenizer.h"
+#include "io/token_list.h"
 
 #define OCT_BPE_MAX_IDS ((int64_t)1 << 22) /* ids are below this */
 

@@ -17,6 +17,7 @@
 #include "io/bpe.h"
 #include "io/documents.h"
 #include "io/pretokenize.h"
+#include "io/tokenizer.h"
 
 #define END_TOKEN "<|endoftext|>"
 #define MAX_VOCAB 1048576

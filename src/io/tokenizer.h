@@ -17,16 +17,9 @@
 #include <stdint.h>
 
 #include "base/strbuf.h"
+#include "io/token_list.h"
 
 typedef struct oct_tokenizer oct_tokenizer;
-
-/* A growing array of token ids: zero-initialise, end with oct_token_list_free. */
-typedef struct oct_token_list {
-    int32_t *ids;
-    size_t n, capacity;
-} oct_token_list;
-oct_status oct_token_list_append(oct_token_list *list, const int32_t *ids, size_t n);
-void oct_token_list_free(oct_token_list *list);
 
 /* What encode does with the text of an added token (`<|endoftext|>`) inside a text. */
 typedef enum oct_added_tokens {

@@ -1,6 +1,7 @@
-/* A model from a Hugging Face folder: its dimensions from config.json, its parameters from the
- * safetensors files. Rows of heads that Hugging Face rotates another way are permuted
- * (model/hf_names.h). */
+/* A model from a Hugging Face folder: see hf_model.h. Rows of heads that Hugging Face rotates
+ * another way are permuted (model/hf_names.h). */
+#include "train/hf_model.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +9,7 @@
 #include "base/alloc.h"
 #include "io/hf.h"
 #include "model/hf_names.h"
-#include "train/setup.h"
+#include "train/held.h"
 
 /* ---- dimensions ---- */
 
@@ -196,10 +197,16 @@ typedef struct destination {
     float *value;
 } destination;
 
-static oct_status read_tensor(const oct_hf_model *hf, const char *folder, const destination *to,
-                              oct_error *err) {
+typedef struct source {
+    const oct_hf_model *hf;
+    const char *folder; /* it is in */
+    const oct_model_args *args;
+} source;
+
+static oct_status read_tensor(const source *from, const destination *to, oct_error *err) {
     int64_t n = 1;
-    const oct_safetensors_tensor *tensor = oct_hf_model_find(hf, to->name);
+    const char *folder = from->folder;
+    const oct_safetensors_tensor *tensor = oct_hf_model_find(from->hf, to->name);
     if (!tensor)
         return oct_fail(err, OCT_INVALID, "%s: tensor %s is missing", folder, to->name);
     if (!same_shape(tensor, to->n_dims, to->shape))
@@ -214,51 +221,37 @@ static oct_status read_tensor(const oct_hf_model *hf, const char *folder, const 
 }
 
 /* One tensor an expert. */
-static oct_status read_experts(const oct_hf_model *hf, const char *folder,
-                               const oct_model_args *args, oct_param *param, oct_error *err) {
+static oct_status read_experts(const source *from, oct_param *param, oct_error *err) {
     char name[OCT_HF_MODULE_NAME_SIZE];
     int64_t n = param->shape[1] * param->shape[2];
     oct_status status = OCT_OK;
     for (int64_t e = 0; e < param->shape[0] && status == OCT_OK; e++) {
-        if (!oct_hf_expert_name(args->family, param->name, e, name))
-            return oct_fail(err, OCT_INVALID, "%s: %s has no name there", folder, param->name);
+        if (!oct_hf_expert_name(from->args->family, param->name, e, name))
+            return oct_fail(err, OCT_INVALID, "%s: %s has no name there", from->folder,
+                            param->name);
         const destination to = {name, param->name, 2, param->shape + 1, param->value + e * n};
-        status = read_tensor(hf, folder, &to, err);
+        status = read_tensor(from, &to, err);
     }
     return status;
 }
 
-static oct_status read_param(const oct_hf_model *hf, const char *folder, const oct_model_args *args,
-                             oct_param *param, oct_error *err) {
+static oct_status read_param(const void *context, oct_param *param, oct_error *err) {
+    const source *from = context;
     char name[OCT_HF_MODULE_NAME_SIZE];
     if (param->n_dims == 3)
-        return read_experts(hf, folder, args, param, err);
-    if (!oct_hf_name(args->family, param->name, name))
-        return oct_fail(err, OCT_INVALID, "%s: %s has no name there", folder, param->name);
+        return read_experts(from, param, err);
+    if (!oct_hf_name(from->args->family, param->name, name))
+        return oct_fail(err, OCT_INVALID, "%s: %s has no name there", from->folder, param->name);
     const destination to = {name, param->name, param->n_dims, param->shape, param->value};
-    oct_status status = read_tensor(hf, folder, &to, err);
+    oct_status status = read_tensor(from, &to, err);
     if (status != OCT_OK)
         return status;
-    return permute(args, param) == OCT_OK ? OCT_OK : oct_fail_memory(err);
-}
-
-/* Of a sharded parameter all is read, then this rank's rows are kept. */
-static oct_status read_held(const oct_hf_model *hf, const char *folder, const oct_model_args *args,
-                            oct_param *param, oct_error *err) {
-    float *held = param->value, *whole = oct_setup_whole(param, held);
-    if (!whole)
-        return oct_fail_memory(err);
-    param->value = whole;
-    oct_status status = read_param(hf, folder, args, param, err);
-    param->value = held;
-    oct_setup_keep(param, held, whole);
-    return status;
+    return permute(from->args, param) == OCT_OK ? OCT_OK : oct_fail_memory(err);
 }
 
 /* The routers' biases, where the family has a name for them; models without start at zero. */
-static oct_status read_buffers(const oct_hf_model *hf, const char *folder, oct_model *model,
-                               oct_error *err) {
-    const oct_model_args *args = oct_model_get_args(model);
+static oct_status read_buffers(const source *from, oct_model *model, oct_error *err) {
+    const oct_model_args *args = from->args;
     oct_status status = OCT_OK;
     for (int64_t i = 0; i < args->n_layers && status == OCT_OK; i++) {
         oct_moe *moe = oct_model_moe(model, i);
@@ -267,8 +260,8 @@ static oct_status read_buffers(const oct_hf_model *hf, const char *folder, oct_m
             continue;
         snprintf(ours, sizeof ours, "%s.expert_bias", moe->base.name);
         const destination to = {name, ours, 1, &args->num_experts, moe->expert_bias};
-        if (oct_hf_name(args->family, ours, name) && oct_hf_model_find(hf, name))
-            status = read_tensor(hf, folder, &to, err);
+        if (oct_hf_name(args->family, ours, name) && oct_hf_model_find(from->hf, name))
+            status = read_tensor(from, &to, err);
     }
     return status;
 }
@@ -278,10 +271,11 @@ oct_status oct_setup_parameters_from_hf(const char *folder, oct_model *model, oc
     oct_param *const *params = oct_model_params(model, &n);
     oct_hf_model *hf = NULL;
     oct_status status = oct_hf_model_open(folder, &hf, err);
+    const source from = {hf, folder, oct_model_get_args(model)};
     for (int64_t i = 0; i < n && status == OCT_OK; i++)
-        status = read_held(hf, folder, oct_model_get_args(model), params[i], err);
+        status = oct_held_read(params[i], read_param, &from, err);
     if (status == OCT_OK)
-        status = read_buffers(hf, folder, model, err);
+        status = read_buffers(&from, model, err);
     oct_hf_model_close(hf);
     if (status == OCT_OK)
         oct_model_changed(model);

@@ -14,6 +14,8 @@
 #include "io/checkpoint.h"
 #include "model/hf_names.h"
 #include "op/elementwise.h"
+#include "train/held.h"
+#include "train/hf_model.h"
 
 /* Puts the place and the key before the message of `cause`, which may begin with the last part of
  * the key, or all of it. */
@@ -220,7 +222,8 @@ static oct_tensor param_tensor(const oct_param *param) {
 }
 
 /* A model that was saved for export may be in bf16. */
-static oct_status read_param(const oct_checkpoint *from, oct_param *param, oct_error *err) {
+static oct_status read_param(const void *context, oct_param *param, oct_error *err) {
+    const oct_checkpoint *from = context;
     oct_tensor to = param_tensor(param);
     const oct_checkpoint_tensor *saved =
         oct_checkpoint_tensor_find(from, OCT_CHECKPOINT_MODEL, param->name);
@@ -235,30 +238,6 @@ static oct_status read_param(const oct_checkpoint *from, oct_param *param, oct_e
     if (status == OCT_OK)
         status = oct_cast(&half, &to);
     oct_free(half.data);
-    return status;
-}
-
-float *oct_setup_whole(const oct_param *param, float *to) {
-    int64_t n = oct_param_elements(param);
-    return param->n_held == n ? to : oct_malloc_array((size_t)n, sizeof(float));
-}
-
-void oct_setup_keep(const oct_param *param, float *to, float *whole) {
-    if (param->n_held == oct_param_elements(param))
-        return;
-    memcpy(to, whole + param->first, (size_t)param->n_held * sizeof *to);
-    oct_free(whole);
-}
-
-/* Of a sharded parameter all is read, then this rank's rows are kept. */
-static oct_status read_held(const oct_checkpoint *from, oct_param *param, oct_error *err) {
-    float *held = param->value, *whole = oct_setup_whole(param, held);
-    if (!whole)
-        return oct_fail_memory(err);
-    param->value = whole;
-    oct_status status = read_param(from, param, err);
-    param->value = held;
-    oct_setup_keep(param, held, whole);
     return status;
 }
 
@@ -298,7 +277,7 @@ oct_status oct_setup_parameters_from_checkpoint(const oct_checkpoint *from, oct_
             err, OCT_INVALID, "%s: it holds another model; expected %lld tensors; got %lld",
             oct_checkpoint_path(from), (long long)(n + count_biases(model)), (long long)n_saved);
     for (int64_t i = 0; i < n && status == OCT_OK; i++)
-        status = read_held(from, params[i], err);
+        status = oct_held_read(params[i], read_param, from, err);
     if (status == OCT_OK)
         status = read_biases(from, model, err);
     if (status == OCT_OK)

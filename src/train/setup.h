@@ -13,9 +13,6 @@
  * with [model.args] applied and room for training.seq_len positions; resolved. */
 oct_status oct_setup_model_args(const oct_job *job, oct_model_args *args, oct_error *err);
 
-/* The dimensions that `folder`/config.json says; not resolved yet. */
-oct_status oct_setup_model_args_from_hf(const char *folder, oct_model_args *args, oct_error *err);
-
 /* What activations are computed in: training.mixed_precision_param. */
 oct_dtype oct_setup_activation(const oct_job *job);
 
@@ -31,13 +28,6 @@ oct_status oct_setup_parameters(const oct_job *job, uint64_t seed, oct_model *mo
                                 oct_error *err);
 oct_status oct_setup_parameters_from_checkpoint(const oct_checkpoint *from, oct_model *model,
                                                 oct_error *err);
-/* Where all elements of a parameter, or of its optimizer state, are read to: `to` itself, or in
- * sharded training memory of its own (NULL: refused). oct_setup_keep then copies what this rank
- * holds to `to` and frees that memory. */
-float *oct_setup_whole(const oct_param *param, float *to);
-void oct_setup_keep(const oct_param *param, float *to, float *whole);
-/* Reads every parameter from a Hugging Face model folder. */
-oct_status oct_setup_parameters_from_hf(const char *folder, oct_model *model, oct_error *err);
 
 /* The tokenizer of model.tokenizer_path or model.hf_assets_path, checked against the model's
  * vocabulary. *tokenizer is NULL with OCT_OK when the user named none and there is none at the

@@ -18,6 +18,7 @@
 #include "kernel/select.h"
 #include "op/elementwise.h"
 #include "train/collect.h"
+#include "train/held.h"
 #include "train/setup.h"
 #include "train/state.h"
 #include "train/variant.h"
@@ -347,7 +348,7 @@ static oct_status read_optimizer(oct_trainer *t, const oct_checkpoint *from, oct
     for (int64_t i = 0; i < n && status == OCT_OK; i++) {
         const oct_param *param =
             i < 2 * t->optimizer->n_params ? t->optimizer->params[i / 2] : NULL;
-        float *held = (float *)items[i].data, *whole = param ? oct_setup_whole(param, held) : held;
+        float *held = (float *)items[i].data, *whole = param ? oct_held_whole(param, held) : held;
         oct_tensor to = {.dtype = OCT_F32, .n_dims = items[i].n_dims, .data = whole};
         for (int d = 0; d < to.n_dims; d++)
             to.shape[d] = items[i].shape[d];
@@ -355,7 +356,7 @@ static oct_status read_optimizer(oct_trainer *t, const oct_checkpoint *from, oct
                      ? oct_checkpoint_copy(from, OCT_CHECKPOINT_OPTIMIZER, items[i].name, &to, err)
                      : oct_fail_memory(err);
         if (param && whole)
-            oct_setup_keep(param, held, whole);
+            oct_held_keep(param, held, whole);
     }
     oct_arena_release(t->scratch, mark);
     return status;

@@ -6,6 +6,7 @@
 #include "io/hf.h"
 #include "model/hf_names.h"
 #include "train/conversion.h"
+#include "train/hf_model.h"
 #include "train/inference.h"
 #include "train/setup.h"
 #include "train/variant.h"

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Given the list of rooms in src/meson.build, a room includes only itself and rooms above it in the list; every public
-header compiles alone, in C11 and in C++17; only base/alloc.c calls malloc.
+header compiles alone, in C11 and in C++17; only base/alloc.c calls malloc; no files of the library need each other in a circle.
 
-usage: check_rooms.py SOURCE_ROOT CC CXX
+usage: check_rooms.py SOURCE_ROOT CC CXX LIBRARY
 """
 import pathlib
 import re
@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 root = pathlib.Path(sys.argv[1])
-cc, cxx = sys.argv[2], sys.argv[3]
+cc, cxx, library = sys.argv[2:5]
 failures = []
 
 order = re.findall(r"^subdir\('(\w+)'\)", (root / "src/meson.build").read_text(), re.M)
@@ -32,6 +32,34 @@ for header in sorted((root / "include/octet").glob("*.h")):
                              input=source, text=True, capture_output=True)
         if run.returncode:
             failures.append(f"{header.name}: {' '.join(command[:2])}: {run.stderr.strip().splitlines()[0]}")
+
+
+def needs(library):
+    """Which objects of an archive take names from which others."""
+    owner, wanted, unit = {}, {}, None
+    for line in subprocess.run(["nm", library], text=True, capture_output=True, check=True).stdout.splitlines():
+        words = line.split()
+        if line.endswith(".o:"):
+            unit = line[:-1]
+            wanted[unit] = set()
+        elif unit is None:
+            continue  # a shared library has no members to ask
+        elif len(words) == 2 and words[0] == "U":
+            wanted[unit].add(words[1])
+        elif len(words) == 3 and words[1] in "TDBRVWC":
+            owner.setdefault(words[2], unit)
+    return {unit: {owner[name] for name in names if name in owner} - {unit} for unit, names in wanted.items()}
+
+
+graph = needs(library)
+while free := [unit for unit, others in graph.items() if not others & graph.keys()]:
+    for unit in free:  # it needs nobody who is left
+        del graph[unit]
+while free := [unit for unit in graph if not any(unit in others for others in graph.values())]:
+    for unit in free:  # nobody who is left needs it
+        del graph[unit]
+if graph:
+    failures.append("these need each other in a circle: " + ", ".join(sorted(graph)))
 
 print("\n".join(failures) or f"{len(order)} rooms, {len(files)} files: in order")
 sys.exit(1 if failures else 0)

@@ -1,10 +1,11 @@
-/* What the files that together load a job share: the settings on their way into an oct_job.
+/* What a user wrote of a job, and where: the settings on their way into an oct_job, and the words
+ * in which every configuration error is told.
  *
  * Invariant: a setting is what the user wrote, the file's or, where there is one, the command
  * line's; fields of the job are filled from settings and defaults in one pass, after all were
  * collected, so that a bad value in the file that the command line replaces doesn't matter. */
-#ifndef OCT_CONFIG_LOADER_H
-#define OCT_CONFIG_LOADER_H
+#ifndef OCT_CONFIG_SETTINGS_H
+#define OCT_CONFIG_SETTINGS_H
 
 #include "config/schema.h"
 
@@ -36,29 +37,19 @@ const oct_key *oct_loader_find(oct_loader *l, const char *name, size_t length,
 /* Like oct_loader_find, but the row may be a free table that holds the name. */
 const oct_key *oct_loader_find_table(oct_loader *l, const char *name, oct_setting **setting,
                                      const char **rest);
+/* The schema of the file's form. */
+const oct_schema *oct_loader_schema(const oct_loader *l);
 /* Records an unknown key or section, with its nearest neighbour. */
 void oct_loader_unknown(oct_loader *l, const char *place, const char *name, const char *what);
 
-/* The value a user typed for `key` as text; NULL with the error filled. */
-const oct_value *oct_loader_parse_text(oct_loader *l, const oct_key *key, const char *text);
-oct_status oct_loader_apply_overrides(oct_loader *l, const char *const *overrides, int n);
-/* The path after `--job.config_file`, or NULL. */
-const char *oct_override_config_file(const char *const *overrides, int n);
-
-/* Checks a value against its row, and stores it if the row has a member. */
-oct_status oct_loader_store(oct_loader *l, const oct_key *key, const oct_value *value,
-                            const char *place);
 /* What stands before a key that was set at `place`: the dashes of an option, or nothing. */
 const char *oct_loader_dashes(const char *place);
+/* "FILE:LINE" in the loader's arena, or NULL with the error filled. */
+const char *oct_loader_place(oct_loader *l, int line);
 /* "KEY at PLACE is wrong" in the form of every configuration error. */
 oct_status oct_loader_fail(oct_loader *l, const char *place, const char *name, const char *what,
                            const char *expected, const oct_value *got);
 oct_status oct_loader_fail_text(oct_loader *l, const char *key, const char *what,
                                 const char *expected, const char *got);
-
-/* Rules that concern more than one key, or the words inside a value. */
-oct_status oct_loader_check(oct_loader *l);
-/* Turns the keys of a MindSpeed MM job into those fields that mean the same. */
-oct_status oct_loader_finish_mindspeed(oct_loader *l);
 
 #endif

@@ -1,0 +1,212 @@
+/* Finding what a user wrote, and telling where: see settings.h and job.h. */
+#include "config/settings.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+
+/* ---- rows and their settings ---- */
+
+const oct_key *oct_loader_find(oct_loader *l, const char *name, size_t length,
+                               oct_setting **setting) {
+    const oct_key *key = NULL;
+    if (l->state->mindspeed && (key = oct_schema_find(&oct_schema_mindspeed, name, length)))
+        *setting = &l->state->mindspeed[key - oct_schema_mindspeed.keys];
+    else if ((key = oct_schema_find(&oct_schema_titan, name, length)))
+        *setting = &l->state->titan[key - oct_schema_titan.keys];
+    return key;
+}
+
+const oct_key *oct_loader_find_table(oct_loader *l, const char *name, oct_setting **setting,
+                                     const char **rest) {
+    for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.')) {
+        const oct_key *key = oct_loader_find(l, name, (size_t)(dot - name), setting);
+        if (key && key->type == OCT_KEY_TABLE) {
+            *rest = dot + 1;
+            return key;
+        }
+    }
+    return NULL;
+}
+
+const oct_schema *oct_loader_schema(const oct_loader *l) {
+    return l->state->mindspeed ? &oct_schema_mindspeed : &oct_schema_titan;
+}
+
+/* "a." is an empty key in a; false: another name. */
+static bool is_empty_key(oct_loader *l, const char *place, const char *name) {
+    size_t n = strlen(name);
+    if (n > 0 && name[n - 1] != '.')
+        return false;
+    if (n <= 1)
+        oct_fail(&l->unknown, OCT_INVALID, "%s: a key is empty; expected a name", place);
+    else
+        oct_fail(&l->unknown, OCT_INVALID, "%s: %s%.*s: a key in it is empty; expected a name",
+                 place, oct_loader_dashes(place), (int)n - 1, name);
+    return true;
+}
+
+void oct_loader_unknown(oct_loader *l, const char *place, const char *name, const char *what) {
+    char section[128];
+    const char *near = NULL;
+    if (is_empty_key(l, place, name))
+        return;
+    if (strcmp(what, "section") != 0)
+        near = oct_schema_nearest(oct_loader_schema(l), name);
+    else if (oct_schema_nearest_section(oct_loader_schema(l), name, section, sizeof section))
+        near = section;
+    const char *dashes = oct_loader_dashes(place);
+    if (near)
+        oct_fail(&l->unknown, OCT_INVALID, "%s: %s%s: unknown %s; the nearest known one is %s%s",
+                 place, dashes, name, what, dashes, near);
+    else
+        oct_fail(&l->unknown, OCT_INVALID,
+                 "%s: %s%s: unknown %s; `octet train --help` lists the known ones", place, dashes,
+                 name, what);
+}
+
+const char *oct_loader_dashes(const char *place) {
+    return strcmp(place, OCT_COMMAND_LINE) == 0 ? "--" : "";
+}
+
+const char *oct_loader_place(oct_loader *l, int line) {
+    int length = snprintf(NULL, 0, "%s:%d", l->builder.path, line);
+    char *place = oct_arena_alloc(l->builder.arena, (size_t)length + 1);
+    if (!place) {
+        oct_fail_memory(l->builder.err);
+        return NULL;
+    }
+    snprintf(place, (size_t)length + 1, "%s:%d", l->builder.path, line);
+    return place;
+}
+
+/* ---- errors ---- */
+
+static void describe(const oct_value *value, char *text, size_t size) {
+    switch (value->kind) {
+    case OCT_VALUE_BOOL:
+        snprintf(text, size, "%s", value->boolean ? "true" : "false");
+        break;
+    case OCT_VALUE_INT:
+        snprintf(text, size, "%lld", (long long)value->integer);
+        break;
+    case OCT_VALUE_DOUBLE:
+        oct_value_format_double(value->number, text, size);
+        break;
+    case OCT_VALUE_STRING:
+        snprintf(text, size, "\"%.100s\"", value->string);
+        break;
+    default:
+        snprintf(text, size, "%s", oct_value_kind_name(value->kind));
+    }
+}
+
+oct_status oct_loader_fail(oct_loader *l, const char *place, const char *name, const char *what,
+                           const char *expected, const oct_value *got) {
+    char text[128];
+    describe(got, text, sizeof text);
+    return oct_fail(l->builder.err, OCT_INVALID, "%s: %s%s: %s; expected %s; got %s", place,
+                    oct_loader_dashes(place), name, what, expected, text);
+}
+
+oct_status oct_loader_fail_text(oct_loader *l, const char *key, const char *what,
+                                const char *expected, const char *got) {
+    return oct_fail(l->builder.err, OCT_INVALID, "%s: %s; expected %s; got %.100s",
+                    oct_job_at(l->job, key), what, expected, got);
+}
+
+/* ---- places, for everybody ---- */
+
+/* The setting of `key`, which may also name an entry of a free table; NULL when not set. */
+static const oct_setting *find_setting(const oct_job *job, const char *key,
+                                       const oct_value **entry) {
+    oct_loader l = {.job = (oct_job *)job, .state = job->state};
+    oct_setting *setting = NULL;
+    const char *rest;
+    *entry = NULL;
+    if (!job->state)
+        return NULL;
+    if (oct_loader_find(&l, key, strlen(key), &setting))
+        return setting->value ? setting : NULL;
+    if (!oct_loader_find_table(&l, key, &setting, &rest) || !setting->value)
+        return NULL;
+    *entry = oct_value_find(setting->value, rest);
+    return *entry ? setting : NULL;
+}
+
+const char *oct_job_where(const oct_job *job, const char *key) {
+    const oct_value *entry;
+    const oct_setting *setting = find_setting(job, key, &entry);
+    if (!setting)
+        return "default";
+    if (!entry)
+        return setting->place;
+    if (!entry->line)
+        return OCT_COMMAND_LINE;
+    oct_error ignored = {0};
+    oct_loader l = {.builder = {job->path, job->state->arena, &ignored}};
+    const char *place = oct_loader_place(&l, entry->line);
+    return place ? place : job->path;
+}
+
+/* What the user calls `key`: a YAML job has names of its own. */
+static const char *name_for_user(const oct_job *job, const char *key) {
+    const oct_value *entry;
+    const oct_setting *setting = find_setting(job, key, &entry);
+    if (setting)
+        return setting->name && !entry ? setting->name : key;
+    for (size_t i = 0; i < oct_schema_mindspeed.n && job->form == OCT_JOB_MINDSPEED; i++) {
+        const oct_key *row = &oct_schema_mindspeed.keys[i];
+        if (row->target && strcmp(row->target, key) == 0)
+            return row->name;
+    }
+    return key;
+}
+
+const char *oct_job_at(const oct_job *job, const char *key) {
+    const char *place = oct_job_where(job, key), *dashes = oct_loader_dashes(place);
+    const char *name = name_for_user(job, key);
+    int length = snprintf(NULL, 0, "%s: %s%s", place, dashes, name);
+    char *text = job->state ? oct_arena_alloc(job->state->arena, (size_t)length + 1) : NULL;
+    if (!text)
+        return place;
+    snprintf(text, (size_t)length + 1, "%s: %s%s", place, dashes, name);
+    return text;
+}
+
+const char *oct_job_blame(const oct_job *job, const char *const *keys, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(oct_job_where(job, keys[i]), OCT_COMMAND_LINE) == 0)
+            return keys[i];
+    for (size_t i = 0; i < n; i++)
+        if (oct_job_is_set(job, keys[i]))
+            return keys[i];
+    return keys[0];
+}
+
+bool oct_job_is_set(const oct_job *job, const char *key) {
+    const oct_value *entry;
+    return find_setting(job, key, &entry) != NULL;
+}
+
+static void log_inert(const oct_schema *schema, const oct_setting *settings) {
+    oct_strbuf names = {0};
+    for (size_t i = 0; i < schema->n; i++)
+        if (schema->keys[i].kind == OCT_KEY_INERT && settings[i].value)
+            oct_strbuf_printf(&names, "%s%s", names.length ? ", " : "", schema->keys[i].name);
+    if (names.length && !names.failed)
+        oct_log_info("Accepted without effect here: %s", names.text);
+    oct_strbuf_free(&names);
+}
+
+void oct_job_log_notes(const oct_job *job) {
+    log_inert(&oct_schema_titan, job->state->titan);
+    if (job->state->mindspeed)
+        log_inert(&oct_schema_mindspeed, job->state->mindspeed);
+    for (size_t i = 0; i < job->model.converters.n; i++) {
+        const char *name = job->model.converters.items[i];
+        if (strncmp(name, "npu_", 4) == 0 && strcmp(name, "npu_gmm") != 0)
+            oct_log_info("Converter %s (a fused NPU kernel) is accepted without effect here", name);
+    }
+}

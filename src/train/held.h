@@ -1,0 +1,19 @@
+/* Reading what a parameter, or its optimizer state, has here. In sharded training that's a part of
+ * what a file holds: the whole is read to memory of its own, then this rank's elements are kept. */
+#ifndef OCT_TRAIN_HELD_H
+#define OCT_TRAIN_HELD_H
+
+#include <octet/status.h>
+
+#include "nn/module.h"
+
+/* Where the whole is to be read to: `to` itself where all of it is here, else memory of its own
+ * (NULL: refused). oct_held_keep copies this rank's elements to `to` and frees that memory. */
+float *oct_held_whole(const oct_param *param, float *to);
+void oct_held_keep(const oct_param *param, float *to, float *whole);
+
+/* Fills param->value, which holds the whole meanwhile. */
+typedef oct_status (*oct_held_reader)(const void *from, oct_param *param, oct_error *err);
+oct_status oct_held_read(oct_param *param, oct_held_reader read, const void *from, oct_error *err);
+
+#endif

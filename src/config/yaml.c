@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "io/pretokenize.h"
+#include "base/utf8.h"
 
 #define MAX_ANCHORS 1024
 

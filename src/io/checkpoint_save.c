@@ -13,6 +13,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/strbuf.h"
+#include "base/utf8.h"
 #include "io/checkpoint_format.h"
 #include "io/file_sink.h"
 #include "io/json.h"

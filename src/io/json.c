@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <utf8proc.h>
+
+#include "base/utf8.h"
 
 oct_shown oct_show(const char *name) {
     oct_shown shown;
@@ -61,28 +62,11 @@ const char *oct_json_kind(const json_t *value) {
     }
 }
 
-/* Length of the UTF-8 sequence at `text`, 0 when it isn't one. */
-static size_t sequence_length(const char *text) {
-    utf8proc_int32_t code;
-    utf8proc_ssize_t n = utf8proc_iterate((const utf8proc_uint8_t *)text, -1, &code);
-    return n > 0 ? (size_t)n : 0;
-}
-
-bool oct_utf8_is_valid(const char *text) {
-    while (*text) {
-        size_t n = sequence_length(text);
-        if (!n)
-            return false;
-        text += n;
-    }
-    return true;
-}
-
 void oct_json_put_string(oct_strbuf *to, const char *text) {
     oct_strbuf_append(to, "\"", 1);
-    while (*text) {
+    for (size_t left = strlen(text), n; left > 0; text += n, left -= n) {
         unsigned char c = (unsigned char)*text;
-        size_t n = sequence_length(text);
+        n = oct_utf8_length(text, left);
         if (!n) {
             oct_strbuf_puts(to, "\xef\xbf\xbd");
             n = 1;
@@ -93,7 +77,6 @@ void oct_json_put_string(oct_strbuf *to, const char *text) {
         } else {
             oct_strbuf_append(to, text, n);
         }
-        text += n;
     }
     oct_strbuf_append(to, "\"", 1);
 }

@@ -31,8 +31,6 @@ void oct_json_put_string(oct_strbuf *to, const char *text);
 /* The shortest decimal that reads back as `value`, whatever the locale; null when not finite. */
 void oct_json_put_real(oct_strbuf *to, double value);
 
-bool oct_utf8_is_valid(const char *text);
-
 /* A name of a file in a folder and nothing else: not empty, no '/', not "." or "..". */
 bool oct_is_plain_file_name(const char *name);
 

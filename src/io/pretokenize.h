@@ -67,7 +67,4 @@ oct_status oct_pretokenize(const oct_pretokenizer *pretokenizer, oct_pretokenize
                            const char *text, size_t n_bytes, oct_word_sink sink, void *user,
                            oct_error *err);
 
-/* The length of the valid UTF-8 character at text[0], or 0. */
-size_t oct_utf8_length(const char *text, size_t n_bytes);
-
 #endif

@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/strbuf.h"
+#include "base/utf8.h"
 #include "io/file_sink.h"
 #include "io/json.h"
 

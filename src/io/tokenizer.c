@@ -11,6 +11,7 @@
 #include <xxhash.h>
 
 #include "base/alloc.h"
+#include "base/utf8.h"
 #include "io/tokenizer_impl.h"
 
 #define OUT_IDS 8192 /* handed to the sink at a time, about */

@@ -16,6 +16,7 @@
 #include "base/nearest.h"
 #include "base/rng.h"
 #include "base/thread.h"
+#include "base/utf8.h"
 
 static void given_any_size_blocks_are_aligned_and_counted(void **state) {
     (void)state;
@@ -150,6 +151,39 @@ static void given_a_refused_write_the_old_file_stays(void **state) {
     oct_free(path);
 }
 
+/* The character as its number says; the number of bytes. */
+static size_t spell(uint32_t code, size_t n_bytes, char text[5]) {
+    static const unsigned char leads[] = {0, 0, 0xC0, 0xE0, 0xF0};
+    for (size_t i = n_bytes; i-- > 1; code >>= 6)
+        text[i] = (char)(0x80 | (code & 0x3F));
+    text[0] = (char)(leads[n_bytes] | code);
+    text[n_bytes] = '\0';
+    return n_bytes;
+}
+
+static void given_any_character_its_utf8_is_known_and_nothing_else_is(void **state) {
+    (void)state;
+    char text[5];
+    for (uint32_t code = 1; code < 0x200000; code++) {
+        size_t n = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+        bool valid = code <= 0x10FFFF && (code < 0xD800 || code > 0xDFFF);
+        spell(code, n, text);
+        assert_int_equal(oct_utf8_length(text, n), valid ? n : 0);
+        assert_int_equal(oct_utf8_is_valid(text), valid);
+        assert_int_equal(oct_utf8_length(text, n - 1), 0);
+        for (size_t longer = n + 1; longer <= 4; longer++)
+            assert_int_equal(oct_utf8_length(text, spell(code, longer, text)), 0);
+    }
+    for (int byte = 0x80; byte < 0x100; byte++) {
+        const char alone[] = {(char)byte, 'x', 'x', 'x', '\0'};
+        assert_int_equal(oct_utf8_length(alone, 4), 0);
+        assert_false(oct_utf8_is_valid(alone));
+    }
+    assert_true(oct_utf8_is_valid(""));
+    assert_true(oct_utf8_is_valid("a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80z"));
+    assert_false(oct_utf8_is_valid("a\xc3"));
+}
+
 static void given_a_message_of_any_length_its_beginning_and_end_stay(void **state) {
     (void)state;
     static char path[8 * OCT_ERROR_SIZE];
@@ -183,6 +217,7 @@ int main(void) {
         cmocka_unit_test(given_a_misspelt_name_the_neighbour_is_named),
         cmocka_unit_test(given_any_thread_count_every_task_runs_once),
         cmocka_unit_test(given_a_refused_write_the_old_file_stays),
+        cmocka_unit_test(given_any_character_its_utf8_is_known_and_nothing_else_is),
         cmocka_unit_test(given_a_message_of_any_length_its_beginning_and_end_stay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -274,47 +274,59 @@ static oct_status collect(oct_comm *comm, const void *bytes, size_t n_bytes, oct
     return status;
 }
 
-oct_status oct_comm_sum_f64(oct_comm *comm, double *values, int64_t n) {
-    double *all;
-    oct_status status =
-        collect(comm, values, (size_t)n * sizeof *values, OCT_TRAFFIC_OTHER, (void **)&all);
+/* values[i] of all ranks, in order of rank, made one. */
+typedef void fold(void *values, const void *all, int64_t n, int n_ranks);
+
+static oct_status fold_all(oct_comm *comm, void *values, int64_t n, size_t size,
+                           oct_traffic traffic, fold *run) {
+    void *all;
+    oct_status status = collect(comm, values, (size_t)n * size, traffic, &all);
     if (status)
         return status;
-    for (int64_t i = 0; i < n; i++) {
-        values[i] = all[i];
-        for (int r = 1; r < comm->size; r++)
-            values[i] += all[r * n + i];
-    }
+    run(values, all, n, comm->size);
     oct_free(all);
     return OCT_OK;
+}
+
+static void sum_f64(void *values, const void *all, int64_t n, int n_ranks) {
+    double *sum = values;
+    const double *x = all;
+    for (int64_t i = 0; i < n; i++) {
+        sum[i] = x[i];
+        for (int r = 1; r < n_ranks; r++)
+            sum[i] += x[r * n + i];
+    }
+}
+
+static void sum_f32(void *values, const void *all, int64_t n, int n_ranks) {
+    float *sum = values;
+    const float *x = all;
+    for (int64_t i = 0; i < n; i++) {
+        sum[i] = x[i];
+        for (int r = 1; r < n_ranks; r++)
+            sum[i] += x[r * n + i];
+    }
+}
+
+static void max_f32(void *values, const void *all, int64_t n, int n_ranks) {
+    float *largest = values;
+    const float *x = all;
+    for (int64_t i = 0; i < n; i++)
+        for (int r = 0; r < n_ranks; r++)
+            if (isnan(x[r * n + i]) || x[r * n + i] > largest[i])
+                largest[i] = x[r * n + i];
+}
+
+oct_status oct_comm_sum_f64(oct_comm *comm, double *values, int64_t n) {
+    return fold_all(comm, values, n, sizeof *values, OCT_TRAFFIC_OTHER, sum_f64);
 }
 
 oct_status oct_comm_sum_f32(oct_comm *comm, float *values, int64_t n, oct_traffic traffic) {
-    float *all;
-    oct_status status = collect(comm, values, (size_t)n * sizeof *values, traffic, (void **)&all);
-    if (status)
-        return status;
-    for (int64_t i = 0; i < n; i++) {
-        values[i] = all[i];
-        for (int r = 1; r < comm->size; r++)
-            values[i] += all[r * n + i];
-    }
-    oct_free(all);
-    return OCT_OK;
+    return fold_all(comm, values, n, sizeof *values, traffic, sum_f32);
 }
 
 oct_status oct_comm_max_f32(oct_comm *comm, float *values, int64_t n) {
-    float *all;
-    oct_status status =
-        collect(comm, values, (size_t)n * sizeof *values, OCT_TRAFFIC_OTHER, (void **)&all);
-    if (status)
-        return status;
-    for (int64_t i = 0; i < n; i++)
-        for (int r = 0; r < comm->size; r++)
-            if (isnan(all[r * n + i]) || all[r * n + i] > values[i])
-                values[i] = all[r * n + i];
-    oct_free(all);
-    return OCT_OK;
+    return fold_all(comm, values, n, sizeof *values, OCT_TRAFFIC_OTHER, max_f32);
 }
 
 oct_status oct_comm_broadcast(oct_comm *comm, int root, void *bytes, size_t n_bytes) {

@@ -28,10 +28,8 @@ oct_status cli_bench(int argc, char **argv, oct_error *err) {
         .n_options = sizeof options / sizeof options[0]};
     cli_args args;
     json_t *result = NULL;
-    oct_status status = cli_parse(&spec, argc, argv, &args, err);
-    if (status == OCT_OK && args.help) {
-        cli_print_help(&spec);
-    } else if (status == OCT_OK) {
+    oct_status status;
+    if (cli_begin(&spec, argc, argv, &args, &status, err)) {
         bench_options what = {
             .threads = (int)threads, .large = large, .print = !json, .only = only};
         status = bench_run(&what, &result, err);

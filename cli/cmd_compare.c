@@ -353,12 +353,11 @@ oct_status cli_compare(int argc, char **argv, oct_error *err) {
         .max_operands = 1,
         .overrides = CLI_JOB_OVERRIDES};
     cli_args args;
-    oct_status status = cli_parse(&spec, argc, argv, &args, err);
-    if (status == OCT_OK && args.help)
-        cli_print_help(&spec);
-    else if (status == OCT_OK)
+    oct_status status;
+    bool runs = cli_begin(&spec, argc, argv, &args, &status, err);
+    if (runs)
         status = cli_world_alone("octet compare", err);
-    if (status == OCT_OK && !args.help)
+    if (runs && status == OCT_OK)
         status = compare(&args, recipes, report, err);
     cli_args_free(&args);
     return status;

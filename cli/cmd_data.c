@@ -45,10 +45,8 @@ static oct_status run_pack(int argc, char **argv, oct_error *err) {
         .min_operands = 1,
         .max_operands = -1};
     cli_args args;
-    oct_status status = cli_parse(&spec, argc, argv, &args, err);
-    if (!status && args.help)
-        cli_print_help(&spec);
-    else if (!status)
+    oct_status status;
+    if (cli_begin(&spec, argc, argv, &args, &status, err))
         status = pack(&args, tokenizer, output, err);
     cli_args_free(&args);
     return status;

@@ -63,10 +63,8 @@ oct_status cli_generate(int argc, char **argv, oct_error *err) {
                            .min_operands = 1,
                            .max_operands = 1};
     cli_args args;
-    oct_status status = cli_parse(&spec, argc, argv, &args, err);
-    if (status == OCT_OK && args.help) {
-        cli_print_help(&spec);
-    } else if (status == OCT_OK) {
+    oct_status status;
+    if (cli_begin(&spec, argc, argv, &args, &status, err)) {
         cli_log_warnings_only();
         status = generate(args.operands[0], &values, err);
     }

@@ -43,10 +43,8 @@ oct_status cli_info(int argc, char **argv, oct_error *err) {
     const cli_spec spec = {.usage = "octet info",
                            .summary = "Prints what this machine has and which kernels are used."};
     cli_args args;
-    oct_status status = cli_parse(&spec, argc, argv, &args, err);
-    if (status == OCT_OK && args.help) {
-        cli_print_help(&spec);
-    } else if (status == OCT_OK) {
+    oct_status status;
+    if (cli_begin(&spec, argc, argv, &args, &status, err)) {
         printf("octet: %s\n", OCT_VERSION);
         print_cpu();
         printf("threads: %d\n", oct_threads());

@@ -141,10 +141,8 @@ oct_status cli_plan(int argc, char **argv, oct_error *err) {
         .overrides = CLI_JOB_OVERRIDES};
     cli_args args;
     oct_job job = {0};
-    oct_status status = cli_parse(&spec, argc, argv, &args, err);
-    if (status == OCT_OK && args.help) {
-        cli_print_help(&spec);
-    } else if (status == OCT_OK) {
+    oct_status status;
+    if (cli_begin(&spec, argc, argv, &args, &status, err)) {
         status = oct_job_load(args.n_operands ? args.operands[0] : NULL, args.overrides,
                               args.n_overrides, &job, err);
         if (status == OCT_OK)

@@ -79,10 +79,8 @@ static oct_status run_train(int argc, char **argv, oct_error *err) {
         .min_operands = 1,
         .max_operands = -1};
     cli_args args;
-    oct_status status = cli_parse(&spec, argc, argv, &args, err);
-    if (!status && args.help)
-        cli_print_help(&spec);
-    else if (!status)
+    oct_status status;
+    if (cli_begin(&spec, argc, argv, &args, &status, err))
         status = train(&args, output, split, vocab_size, err);
     cli_args_free(&args);
     return status;
@@ -137,12 +135,9 @@ static oct_status run_encode(int argc, char **argv, oct_error *err) {
     char *text = NULL;
     size_t n_bytes = 0;
     bool started = false;
-    oct_status status = cli_parse(&spec, argc, argv, &args, err);
-    if (status || args.help) {
-        if (!status)
-            cli_print_help(&spec);
+    oct_status status;
+    if (!cli_begin(&spec, argc, argv, &args, &status, err))
         goto cleanup;
-    }
     if (literal && args.n_operands > 1)
         status = oct_fail(err, OCT_INVALID, "--text: expected no file beside it; got '%s'",
                           args.operands[1]);
@@ -195,12 +190,9 @@ static oct_status run_decode(int argc, char **argv, oct_error *err) {
     oct_strbuf out = {0};
     char *text = NULL;
     size_t n_bytes;
-    oct_status status = cli_parse(&spec, argc, argv, &args, err);
-    if (status || args.help) {
-        if (!status)
-            cli_print_help(&spec);
+    oct_status status;
+    if (!cli_begin(&spec, argc, argv, &args, &status, err))
         goto cleanup;
-    }
     status = oct_tokenizer_load(args.operands[0], &tokenizer, err);
     for (int i = 1; i < args.n_operands && !status; i++)
         status = parse_ids(args.operands[i], strlen(args.operands[i]), "ID", &ids, err);

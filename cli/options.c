@@ -191,3 +191,11 @@ void cli_print_help(const cli_spec *spec) {
         printf("  %-28s %s\n", left, option->help);
     }
 }
+
+bool cli_begin(const cli_spec *spec, int argc, char **argv, cli_args *args, oct_status *status,
+               oct_error *err) {
+    *status = cli_parse(spec, argc, argv, args, err);
+    if (*status == OCT_OK && args->help)
+        cli_print_help(spec);
+    return *status == OCT_OK && !args->help;
+}

@@ -51,6 +51,9 @@ typedef struct cli_args {
  * (its nearest is named), a missing or impossible value, too few or too many operands; the message
  * names the argument. Free *args with cli_args_free whatever the status. */
 oct_status cli_parse(const cli_spec *spec, int argc, char **argv, cli_args *args, oct_error *err);
+/* The same, answering --help too; true: the command is to run. */
+bool cli_begin(const cli_spec *spec, int argc, char **argv, cli_args *args, oct_status *status,
+               oct_error *err);
 void cli_args_free(cli_args *args);
 
 /* The --help text on standard output. */

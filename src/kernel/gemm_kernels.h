@@ -57,9 +57,11 @@ typedef struct oct_gemm_block {
 typedef struct oct_gemm_kernels {
     int64_t MR, NR; /* rows of A and of B in a panel */
     int64_t MC, NC; /* largest tile of C of one task: multiples of MR, NR; MC rows of an A step fit
-                       in L2 beside the accumulators. NC is for whole steps; where K is shorter, a
-                       tile has more columns. */
+                       in L2 beside the accumulators. For whole steps: where K is shorter, tiles
+                       are larger. */
     int64_t k_step; /* OCT_GEMM_K_CHUNK for exact */
+    int64_t streamed_steps; /* of K, up to which sums wait in the thread's own memory if C is to be
+                               written once, past the caches; 0 without `multiply_block` */
 
     /* A packed panel of kc <= k_step takes kc * bytes_per_k + bytes_fixed bytes, rounded up to 64.
      * Exact: MR * 4 (NR * 4) and 0. */

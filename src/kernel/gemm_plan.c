@@ -7,7 +7,7 @@
 enum {
     MAX_STEPS = 8, /* of K in one job: bounds the packed bytes of a long K */
     MIN_TILES = 8, /* a job is cut finer than MC x NC to have this many, if they are large */
-    MAX_WIDER = 4, /* NC times this is the widest tile */
+    MAX_WIDER = 4, /* the largest tile has MC and NC times this */
     ALIGNMENT = 64
 };
 static const size_t A_BUDGET = (size_t)8 << 20, B_BUDGET = (size_t)32 << 20; /* packed bytes */
@@ -63,7 +63,7 @@ static int64_t rows_within(size_t budget, size_t panel_bytes, int64_t panel_rows
  * before M and N are: then each panel is packed once and read by all of the others. Kernels that
  * write C past the caches do so once, if they can. */
 static int64_t steps_of_job(const oct_gemm_problem *p, const oct_gemm_kernels *kernels) {
-    bool in_one = kernels->multiply_block && p->K <= MAX_STEPS * kernels->k_step;
+    bool in_one = p->K <= kernels->streamed_steps * kernels->k_step;
     if (!oct_gemm_in_place(p) || in_one)
         return MAX_STEPS;
     size_t a = (size_t)oct_ceil_div(p->M, kernels->MR) * a_stride(kernels, p->K);
@@ -97,10 +97,12 @@ static oct_gemm_side make_side(int64_t first, int64_t n, int64_t panel_rows, siz
     return s;
 }
 
-/* Rows of B in a tile at most: as many as take the bytes of NC in a whole step. */
-static int64_t tile_columns(const oct_gemm_kernels *kernels, int64_t n_k) {
-    const int64_t kc = oct_max_i64(oct_min_i64(n_k, kernels->k_step), kernels->k_step / MAX_WIDER);
-    return kernels->NC / kernels->NR * kernels->k_step / oct_max_i64(kc, 1) * kernels->NR;
+/* Rows of a tile at most: as many as take the bytes of `whole` rows in a whole step. */
+static int64_t tile_rows(const oct_gemm_kernels *kernels, int64_t whole, int64_t panel_rows,
+                         int64_t n_k) {
+    int64_t least = oct_max_i64(kernels->k_step / MAX_WIDER, 1);
+    int64_t kc = oct_max_i64(oct_min_i64(n_k, kernels->k_step), least);
+    return whole / panel_rows * kernels->k_step / kc * panel_rows;
 }
 
 static void halve_tiles(oct_gemm_side *s, int64_t panel_rows) {
@@ -108,7 +110,8 @@ static void halve_tiles(oct_gemm_side *s, int64_t panel_rows) {
     s->n_tiles = oct_ceil_div(s->n, s->tile);
 }
 
-/* Few large tiles would leave threads idle. */
+/* Few large tiles would leave threads idle. A side that is one tile stays so: the other is packed
+ * by tile then. */
 static void refine_tiles(oct_gemm_job *j) {
     const oct_gemm_kernels *kernels = j->kernels;
     for (;;) {
@@ -116,7 +119,7 @@ static void refine_tiles(oct_gemm_job *j) {
         double work = (double)j->a.tile * (double)j->b.tile * (double)j->n_k;
         if (j->a.n_tiles * j->b.n_tiles >= MIN_TILES || work < TILE_WORK)
             return;
-        bool halve_b = b_panels >= a_panels || j->a.n_tiles == 1;
+        bool halve_b = j->a.n_tiles == 1 || (j->b.n_tiles > 1 && b_panels >= a_panels);
         if (halve_b && b_panels > 1)
             halve_tiles(&j->b, kernels->NR);
         else if (a_panels > 1)
@@ -143,9 +146,9 @@ static oct_gemm_job make_job(const oct_gemm_problem *p, const oct_gemm_kernels *
         .problem = p, .kernels = kernels, .k = at->k, .n_k = oct_min_i64(e->k, p->K - at->k)};
     j.n_steps = oct_ceil_div(j.n_k, kernels->k_step);
     j.a = make_side(at->m, oct_min_i64(e->m, p->M - at->m), kernels->MR, a_stride(kernels, j.n_k),
-                    kernels->MC);
+                    tile_rows(kernels, kernels->MC, kernels->MR, j.n_k));
     j.b = make_side(at->n, oct_min_i64(e->n, p->N - at->n), kernels->NR, b_stride(kernels, j.n_k),
-                    tile_columns(kernels, j.n_k));
+                    tile_rows(kernels, kernels->NC, kernels->NR, j.n_k));
     refine_tiles(&j);
     choose_packing(&j);
     return j;
@@ -257,10 +260,10 @@ static size_t scratch_floats(const oct_gemm_problem *p, const oct_gemm_kernels *
     const int64_t MR = kernels->MR, NR = kernels->NR;
     int64_t at_once = MR * NR; /* in place, K = 0 still stores zeros through it */
     if (kernels->multiply_block)
-        at_once = oct_max_i64(MR * kernels->NC * MAX_WIDER, NR * kernels->MC);
+        at_once = oct_max_i64(MR * kernels->NC, NR * kernels->MC) * MAX_WIDER;
     if (p->K <= kernels->k_step || (oct_gemm_in_place(p) && !kernels->multiply_block))
         return (size_t)at_once;
-    int64_t rows = oct_min_i64(oct_ceil_div(p->M, MR) * MR, kernels->MC);
+    int64_t rows = oct_min_i64(oct_ceil_div(p->M, MR) * MR, kernels->MC * MAX_WIDER);
     int64_t cols = oct_min_i64(oct_ceil_div(p->N, NR) * NR, kernels->NC * MAX_WIDER);
     return (size_t)oct_max_i64(at_once, rows * cols);
 }

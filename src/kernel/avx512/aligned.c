@@ -349,9 +349,10 @@ static void multiply(const void *a_panel, const void *b_panel, int64_t kc, float
 const oct_gemm_kernels oct_gemm_aligned_kernels_avx512 = {
     .MR = MR,
     .NR = NR,
-    .MC = MR * 12,
+    .MC = MR * 24,
     .NC = NR * 9,
     .k_step = OCT_ALIGNED_STEP,
+    .streamed_steps = 1,
     .a_bytes_per_k = OCT_PANEL_A_BYTES_PER_K,
     .a_bytes_fixed = OCT_PANEL_BYTES_FIXED(OCT_PANEL_A_BYTES_PER_K),
     .b_bytes_per_k = OCT_PANEL_B_BYTES_PER_K,

@@ -185,11 +185,33 @@ OCT_INLINE void measure(const tables *t, const uint8_t *codes, rows16 *rows) {
     }
 }
 
+/* E8M0 codes of sixteen rows, block by block; 127 in lanes without a row. */
+static void gather_scales(const oct_operand *x, int64_t row, __mmask16 lanes, int64_t k,
+                          int64_t n_blocks, uint8_t codes[MAX_BLOCKS][16]) {
+    if (x->layout == OCT_K_CONTIGUOUS) {
+        for (int64_t b = 0; b < n_blocks; b += 16)
+            oct_transpose_scales(x, row, lanes, k + b * BLOCK, n_blocks - b, codes + b);
+        return;
+    }
+    /* Tiles of 32 rows: of two of them at most. */
+    const uint8_t *scales = (const uint8_t *)x->scales + row / BLOCK;
+    const __mmask16 second = lanes & (__mmask16)~oct_lanes_below(BLOCK - row % BLOCK);
+    for (int64_t b = 0; b < n_blocks; b++) {
+        const uint8_t *at = scales + (k / BLOCK + b) * x->ld_scales;
+        __m128i code = _mm_mask_set1_epi8(_mm_set1_epi8(127), lanes, (char)at[0]);
+        code = _mm_mask_set1_epi8(code, second, (char)at[second != 0]);
+        _mm_store_si128((__m128i *)codes[b], code);
+    }
+}
+
 /* Scales, decoding factors and the rows that aren't for integers. */
 static void look_at_scales(const oct_operand *x, int64_t row, __mmask16 lanes, int64_t k,
                            rows16 *rows, float *factors) {
+    alignas(64) uint8_t codes[MAX_BLOCKS][16];
     __mmask16 special = 0;
     rows->row_scale = _mm512_set1_ps(1);
+    if (x->scaling == OCT_SCALING_MX)
+        gather_scales(x, row, lanes, k, rows->n_blocks, codes);
     if (x->scaling != OCT_SCALING_MX) {
         rows->row_scale = oct_lane_scales(x, row, lanes, k);
         rows->row_scale =
@@ -202,7 +224,7 @@ static void look_at_scales(const oct_operand *x, int64_t row, __mmask16 lanes, i
         __m512 factor = rows->row_scale;
         rows->scale_exponent[b] = _mm512_setzero_si512();
         if (x->scaling == OCT_SCALING_MX) {
-            __m512i code = oct_lane_scale_codes(x, row, lanes, k + b * BLOCK);
+            __m512i code = _mm512_cvtepu8_epi32(_mm_load_si128((const __m128i *)codes[b]));
             factor = oct_e8m0_lanes(code);
             rows->scale_exponent[b] = _mm512_sub_epi32(code, _mm512_set1_epi32(127));
             special |= _mm512_cmpgt_epi32_mask(code, _mm512_set1_epi32(127 + 40)) |

@@ -334,6 +334,7 @@ const oct_gemm_kernels oct_gemm_aligned_kernels_amx = {
     .MC = R * 12,
     .NC = R * 16,
     .k_step = OCT_AMX_STEP,
+    .streamed_steps = 8,
     .a_bytes_per_k = R * sizeof(uint16_t),
     .a_bytes_fixed = OCT_AMX_HEAD_BYTES + (OCT_AMX_PAIR - 1) * R * sizeof(uint16_t),
     .b_bytes_per_k = R * sizeof(uint16_t),

@@ -21,38 +21,13 @@ enum {
 
 /* --- exponents --- */
 
-/* Scale bytes of sixteen rows of an operand that has them row by row, transposed. */
-static void transpose_scales(const uint8_t *scales, int64_t ld, int64_t n_blocks,
-                             uint8_t out[OCT_AMX_BLOCKS][16]) {
-    __mmask16 valid = (__mmask16)oct_bytes_below(n_blocks);
-    __m128i v[16], t[16];
-#pragma GCC unroll 16
-    for (int r = 0; r < 16; r++)
-        v[r] = _mm_maskz_loadu_epi8(valid, scales + r * ld);
-        /* Four rounds of interleaving rows i and i + 8. */
-#pragma GCC unroll 4
-    for (int round = 0; round < 4; round++) {
-#pragma GCC unroll 8
-        for (int i = 0; i < 8; i++) {
-            t[2 * i] = _mm_unpacklo_epi8(v[i], v[i + 8]);
-            t[2 * i + 1] = _mm_unpackhi_epi8(v[i], v[i + 8]);
-        }
-#pragma GCC unroll 16
-        for (int i = 0; i < 16; i++)
-            v[i] = t[i];
-    }
-#pragma GCC unroll 16
-    for (int b = 0; b < 16; b++)
-        _mm_store_si128((__m128i *)out[b], v[b]);
-}
-
 /* E8M0 codes of rows row .. row + 15 (127 for those beyond n_rows), block by block. */
 static void load_scales(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k,
                         int64_t n_blocks, uint8_t out[OCT_AMX_BLOCKS][16]) {
     const uint8_t *scales = x->scales;
     bool contiguous = x->layout == OCT_K_CONTIGUOUS;
     if (contiguous && x->block_rows == 1 && n_rows >= 16) {
-        transpose_scales(scales + row * x->ld_scales + k / BLOCK, x->ld_scales, n_blocks, out);
+        oct_transpose_scales(x, row, 0xffff, k, n_blocks, out);
         return;
     }
     memset(out, 127, OCT_AMX_BLOCKS * 16);

@@ -37,6 +37,37 @@ static inline __m512 oct_lane_scales(const oct_operand *x, int64_t row, __mmask1
     return _mm512_set1_ps(1);
 }
 
+/* The E8M0 codes of up to sixteen blocks of k of an operand whose K is contiguous, transposed: rows
+ * row .. row + 15 (those of `lanes`; 127 elsewhere) of block b in codes[b]. */
+OCT_INLINE void oct_transpose_scales(const oct_operand *x, int64_t row, __mmask16 lanes, int64_t k,
+                                     int64_t n_blocks, uint8_t codes[16][16]) {
+    const __mmask16 valid = oct_lanes_below(n_blocks);
+    __m128i v[16], t[16];
+#pragma GCC unroll 16
+    for (int r = 0; r < 16; r++) {
+        const bool used = lanes >> r & 1;
+        const int64_t p = (used ? row + r : row) / x->block_rows;
+        v[r] =
+            _mm_mask_loadu_epi8(_mm_set1_epi8(127), used ? valid : 0,
+                                (const uint8_t *)x->scales + p * x->ld_scales + k / OCT_MX_BLOCK);
+    }
+    /* Four rounds of interleaving rows i and i + 8. */
+#pragma GCC unroll 4
+    for (int round = 0; round < 4; round++) {
+#pragma GCC unroll 8
+        for (int i = 0; i < 8; i++) {
+            t[2 * i] = _mm_unpacklo_epi8(v[i], v[i + 8]);
+            t[2 * i + 1] = _mm_unpackhi_epi8(v[i], v[i + 8]);
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < 16; i++)
+            v[i] = t[i];
+    }
+#pragma GCC unroll 16
+    for (int b = 0; b < 16; b++)
+        _mm_store_si128((__m128i *)codes[b], v[b]);
+}
+
 /* 64 codes of k of each of sixteen rows of an 8-bit operand whose K is contiguous; what is beyond
  * `n_k` or not in `lanes` is zero. */
 static inline __attribute__((always_inline)) void oct_load_16_rows(const oct_operand *x,

@@ -68,28 +68,24 @@ OCT_INLINE __m512i oct_pack_bytes(__m512i a, __m512i b, __m512i c, __m512i d) {
 /* --- HiF8: see kernel/hif8_tables.h --- */
 
 typedef struct oct_hif8_tables {
+    /* place: as in kernel/hif8_tables.h, but the upper byte is the upper byte of the factor that
+     * shifts a word's mantissa into the upper half of a product. */
     __m512i half[2], place[2];
 } oct_hif8_tables;
 
 OCT_INLINE oct_hif8_tables oct_hif8_tables_make(void) {
     alignas(64) uint16_t half[OCT_HIF8_EXPONENTS], place[OCT_HIF8_EXPONENTS];
     oct_hif8_fill_tables(half, place);
+    for (int i = 0; i < OCT_HIF8_EXPONENTS; i++)
+        place[i] = (uint16_t)((1 << 16 >> (place[i] >> 8)) | (place[i] & 0xff));
     return (oct_hif8_tables){
         {_mm512_load_si512(half), _mm512_load_si512(half + 32)},
         {_mm512_load_si512(place), _mm512_load_si512(place + 32)},
     };
 }
 
-/* The upper halves of 2 x 16 lanes as 32 words in order. */
-OCT_INLINE __m512i oct_upper_words(__m512 a, __m512 b) {
-    const __m512i odd =
-        _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27,
-                         25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
-    return _mm512_permutex2var_epi16(_mm512_castps_si512(a), odd, _mm512_castps_si512(b));
-}
-
-/* 32 HiF8 codes (TA, saturating), one in the low byte of each word, from the upper halves of fp32
- * numbers whose NaNs are quiet. */
+/* 32 HiF8 codes (TA, saturating) in the low bytes of words, the other bytes garbage, from the upper
+ * halves of fp32 numbers whose NaNs are quiet. */
 OCT_INLINE __m512i oct_encode_hif8(const oct_hif8_tables *tables, __m512i words) {
     const __m512i below = _mm512_set1_epi16(127 - 24);
     __m512i a = _mm512_and_si512(words, _mm512_set1_epi16(0x7fff));
@@ -99,12 +95,13 @@ OCT_INLINE __m512i oct_encode_hif8(const oct_hif8_tables *tables, __m512i words)
     a = _mm512_add_epi16(a, _mm512_permutex2var_epi16(tables->half[0], e, tables->half[1]));
     e = _mm512_subs_epu16(_mm512_srli_epi16(a, 7), below);
     __m512i place = _mm512_permutex2var_epi16(tables->place[0], e, tables->place[1]);
-    __m512i mantissa = _mm512_srlv_epi16(_mm512_and_si512(a, _mm512_set1_epi16(0x7f)),
-                                         _mm512_srli_epi16(place, 8));
-    __m512i code = _mm512_add_epi16(_mm512_and_si512(place, _mm512_set1_epi16(0xff)), mantissa);
-    __mmask32 nonzero = _mm512_test_epi16_mask(code, code); /* zero has no sign */
-    __m512i sign = _mm512_and_si512(_mm512_srli_epi16(words, 8), _mm512_set1_epi16(0x80));
-    code = _mm512_or_si512(code, _mm512_maskz_mov_epi16(nonzero, sign));
+    __m512i mantissa =
+        _mm512_mulhi_epu16(_mm512_and_si512(a, _mm512_set1_epi16(0x7f)),
+                           _mm512_and_si512(place, _mm512_set1_epi16((short)0xff00)));
+    __m512i code = _mm512_add_epi16(place, mantissa);
+    __mmask32 nonzero = _mm512_test_epi16_mask(code, _mm512_set1_epi16(0xff)); /* zero: no sign */
+    __m512i sign = _mm512_maskz_srli_epi16(nonzero, words, 8);
+    code = _mm512_ternarylogic_epi32(code, sign, _mm512_set1_epi16(0x80), 0xf8);
     return _mm512_mask_mov_epi16(code, nan, _mm512_set1_epi16(0x80));
 }
 

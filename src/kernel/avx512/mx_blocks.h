@@ -30,6 +30,21 @@ OCT_INLINE void oct_store_line(uint8_t *to, __m512i line, bool stream) {
         _mm512_storeu_si512(to, line);
 }
 
+/* Asks L2 for the lines of some bytes. Few at a time, between arithmetic: a burst fills the buffers
+ * that loads wait for. */
+OCT_INLINE void oct_prefetch(const char *from, int64_t n_bytes) {
+    for (int64_t i = 0; i < n_bytes; i += 64)
+        _mm_prefetch(from + i, _MM_HINT_T1);
+}
+
+/* The same for L1, of what is read OCT_AHEAD bytes later: best where rows are read from end to end.
+ */
+enum { OCT_AHEAD = 2048 };
+OCT_INLINE void oct_prefetch_l1(const char *from, int64_t n_bytes) {
+    for (int64_t i = 0; i < n_bytes; i += 64)
+        _mm_prefetch(from + i, _MM_HINT_T0);
+}
+
 OCT_INLINE oct_matrix_view oct_part(const oct_matrix_view *x, oct_dtype dtype, int64_t row,
                                     int64_t n_rows, int64_t col, int64_t n_cols) {
     return (oct_matrix_view){oct_element(x, dtype, row, col), dtype, n_rows, n_cols, x->ld};

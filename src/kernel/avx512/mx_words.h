@@ -160,9 +160,9 @@ OCT_INLINE __m512i oct_pair_codes(__m512i a, __m512i b, oct_dtype format) {
     return _mm512_sub_epi8(pairs, _mm512_set1_epi8(bias));
 }
 
-/* The codes of 64 elements of a row, in order. */
-OCT_INLINE __m512i oct_order_codes(__m512i a, __m512i b, oct_dtype dtype, oct_dtype format) {
-    __m512i pairs = oct_pair_codes(a, b, format);
+/* Codes in pairs of the words of oct_words_64 (words[0]: low bytes) in the order of the elements.
+ */
+OCT_INLINE __m512i oct_order_pairs(__m512i pairs, oct_dtype dtype) {
     if (dtype == OCT_BF16) {
         const __m512i apart = _mm512_broadcast_i32x4(
             _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
@@ -174,6 +174,11 @@ OCT_INLINE __m512i oct_order_codes(__m512i a, __m512i b, oct_dtype dtype, oct_dt
     return _mm512_permutexvar_epi32(
         _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15),
         _mm512_shuffle_epi8(pairs, apart));
+}
+
+/* The codes of 64 elements of a row, in order. */
+OCT_INLINE __m512i oct_order_codes(__m512i a, __m512i b, oct_dtype dtype, oct_dtype format) {
+    return oct_order_pairs(oct_pair_codes(a, b, format), dtype);
 }
 
 #endif

@@ -56,11 +56,6 @@ typedef struct piece {
 
 enum { FIRST_ROWS = 8 }; /* of the next piece, asked for by read_piece, the others by encode_quad */
 
-OCT_INLINE void prefetch(const char *from, int64_t n_bytes) {
-    for (int64_t i = 0; i < n_bytes; i += 64)
-        _mm_prefetch(from + i, _MM_HINT_T1);
-}
-
 OCT_INLINE void store_row_scales(const band *b, int64_t row, __m128i scales, int64_t n_rows) {
     uint8_t *to = b->by_rows->scales + row * b->by_rows->ld_scales + b->col / BLOCK;
     const __mmask16 mask = oct_lanes_below((b->n_cols + BLOCK - 1) / BLOCK);
@@ -120,7 +115,7 @@ OCT_INLINE void read_piece(const band *b, const piece *p, oct_dtype dtype, const
                     columns[2 * j + h] =
                         _mm512_max_epu16(columns[2 * j + h], oct_word_magnitudes(w.words[h]));
                 if ((4 * k + j) * 16 * size % 64 == 0)
-                    prefetch(ahead + (4 * k + j) * 16 * size, 16 * size);
+                    oct_prefetch(ahead + (4 * k + j) * 16 * size, 16 * size);
             }
             from += i + k + 1 < p->n_rows ? ld : 0;
             words += STAGE_LD;
@@ -172,7 +167,7 @@ OCT_INLINE void encode_quad(const uint16_t *words, const int32_t *bases, const u
                 _mm512_mask_storeu_epi8(t->codes + i * t->ld, t->mask, line);
         }
         if (i < 3)
-            prefetch(next + i * ld_next, 64 * size);
+            oct_prefetch(next + i * ld_next, 64 * size);
     }
 #pragma GCC unroll 2
     for (int w = 0; w < 2; w++) {

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernel/avx512/encode.h"
+#include "kernel/avx512/mx_blocks.h"
 #include "kernel/code_words.h"
 
 OCT_INLINE __m512 load(const void *from, oct_dtype dtype, __mmask16 mask) {
@@ -84,39 +84,75 @@ OCT_INLINE __m512 divide(__m512 x, const divisor *d, bool refine) {
     return _mm512_fmadd_ps(_mm512_fnmadd_ps(q, d->scale, x), d->reciprocal, q);
 }
 
+/* The upper halves of the lanes of a in the low halves, of b in the high halves. */
+OCT_INLINE __m512i upper_words(__m512 a, __m512 b) {
+    return _mm512_ternarylogic_epi32(_mm512_srli_epi32(_mm512_castps_si512(a), 16),
+                                     _mm512_castps_si512(b), _mm512_set1_epi32((int)0xffff0000u),
+                                     0xd8);
+}
+
+/* HiF8 codes of 64 elements at `from`, of which n are there. */
+OCT_INLINE __m512i hif8_64(const char *from, oct_dtype dtype, int64_t n, const divisor *d,
+                           bool refine, const oct_hif8_tables *tables) {
+    __m512i codes[2];
+    if (dtype == OCT_F32) {
+        __m512 q[4];
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i++) {
+            __mmask16 mask = oct_lanes_below(n - 16 * i);
+            q[i] = divide(_mm512_maskz_loadu_ps(mask, from + 64 * i), d, refine);
+        }
+        for (int i = 0; i < 2; i++)
+            codes[i] = oct_encode_hif8(tables, upper_words(q[i], q[2 + i]));
+    } else {
+        const oct_words_64 w = oct_load_words(from, OCT_BF16, n);
+        for (int i = 0; i < 2; i++) {
+            __m512i odd = _mm512_and_si512(w.words[i], _mm512_set1_epi32((int)0xffff0000u));
+            __m512 a = _mm512_castsi512_ps(_mm512_slli_epi32(w.words[i], 16));
+            codes[i] =
+                oct_encode_hif8(tables, upper_words(divide(a, d, refine),
+                                                    divide(_mm512_castsi512_ps(odd), d, refine)));
+        }
+    }
+    __m512i pairs = _mm512_ternarylogic_epi32(codes[0], _mm512_slli_epi16(codes[1], 8),
+                                              _mm512_set1_epi16((short)0xff00), 0xd8);
+    return oct_order_pairs(pairs, dtype);
+}
+
+/* 64 elements at `from`, of which n are there. */
+OCT_INLINE __m512i scaled_64(const char *from, oct_dtype dtype, oct_dtype format, int64_t n,
+                             const divisor *d, bool refine, const oct_hif8_tables *tables) {
+    if (format == OCT_HIF8)
+        return hif8_64(from, dtype, n, d, refine, tables);
+    const int64_t size = dtype == OCT_F32 ? 4 : 2;
+    __m512i code[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) { /* refining may lose the sign of a zero */
+        __m512 v = load(from + 16 * i * size, dtype, oct_lanes_below(n - 16 * i));
+        __m512 q = divide(v, d, refine);
+        code[i] = oct_with_sign(oct_encode_magnitude_or_nan(q, format), refine ? v : q);
+    }
+    return oct_pack_bytes(code[0], code[1], code[2], code[3]);
+}
+
 OCT_INLINE void scaled_all(const oct_matrix_view *x, oct_dtype dtype, oct_dtype format,
                            const divisor *d, bool refine, uint8_t *codes, int64_t ld_codes) {
-    oct_hif8_tables tables = oct_hif8_tables_make();
+    const int64_t size = dtype == OCT_F32 ? 4 : 2;
+    const oct_hif8_tables tables = oct_hif8_tables_make();
+    const bool stream = oct_mx_streams(x, &(oct_mx_output){.codes = codes, .ld_codes = ld_codes});
     for (int64_t r = 0; r < x->rows; r++) {
-        for (int64_t c = 0; c < x->cols; c += 64) {
-            int64_t n = x->cols - c;
-            uint8_t *to = codes + r * ld_codes + c;
-            __m512 v[4], q[4];
-#pragma GCC unroll 4
-            for (int i = 0; i < 4; i++) {
-                __mmask16 mask = oct_lanes_below(n - 16 * i);
-                const void *from = oct_element(x, dtype, r, mask ? c + 16 * i : c);
-                v[i] = load(from, dtype, mask);
-                q[i] = divide(v[i], d, refine);
-            }
-            if (format == OCT_HIF8) {
-                for (int i = 0; i < 2; i++) {
-                    __m512i code =
-                        oct_encode_hif8(&tables, oct_upper_words(q[2 * i], q[2 * i + 1]));
-                    __mmask32 mask = (__mmask32)(oct_bytes_below(n) >> (32 * i));
-                    _mm256_mask_storeu_epi8(mask ? to + 32 * i : to, mask,
-                                            _mm512_cvtepi16_epi8(code));
-                }
-            } else {
-                __m512i code[4];
-#pragma GCC unroll 4
-                for (int i = 0; i < 4; i++) /* refining may lose the sign of a zero */
-                    code[i] = oct_with_sign(oct_encode_magnitude_or_nan(q[i], format),
-                                            refine ? v[i] : q[i]);
-                __m512i bytes = oct_pack_bytes(code[0], code[1], code[2], code[3]);
-                _mm512_mask_storeu_epi8(to, oct_bytes_below(n), bytes);
-            }
+        const char *from = oct_element(x, dtype, r, 0);
+        uint8_t *to = codes + r * ld_codes;
+        int64_t c = 0;
+        for (; c + 64 <= x->cols; c += 64) {
+            oct_prefetch_l1(from + c * size + OCT_AHEAD, 64 * size);
+            oct_store_line(
+                to + c, scaled_64(from + c * size, dtype, format, 64, d, refine, &tables), stream);
         }
+        if (c < x->cols)
+            _mm512_mask_storeu_epi8(
+                to + c, oct_bytes_below(x->cols - c),
+                scaled_64(from + c * size, dtype, format, x->cols - c, d, refine, &tables));
     }
 }
 

@@ -13,6 +13,7 @@
 enum {
     BLOCK = OCT_MX_BLOCK,
     GROUP = 16 * BLOCK, /* columns whose scales fill a register */
+    TILES_AHEAD = 256,  /* columns */
 };
 
 /* --- blocks along a row --- */
@@ -107,12 +108,24 @@ OCT_INLINE group group_at(const oct_matrix_view *x, int64_t row, int64_t col,
 
 /* --- tiles --- */
 
+/* What is read TILES_AHEAD columns later, maybe in the next 32 rows. */
+OCT_INLINE const char *tiles_ahead(const oct_matrix_view *x, oct_dtype dtype, int64_t row,
+                                   int64_t col) {
+    col += TILES_AHEAD;
+    if (col < x->cols)
+        return oct_element(x, dtype, row, col);
+    return oct_element(x, dtype, row + (row + 2 * BLOCK <= x->rows ? BLOCK : 0),
+                       oct_max_i64(0, col - oct_ceil_div(x->cols, 64) * 64));
+}
+
 /* Two tiles, 32 rows by 64 columns at most. */
 OCT_INLINE void quantize_tiles(const oct_matrix_view *x, oct_dtype dtype, oct_dtype format,
                                const oct_mx_rules *r, const oct_mx_output *out, int64_t row,
-                               int64_t col) {
+                               int64_t col, bool stream) {
     const int64_t n_rows = oct_min_i64(BLOCK, x->rows - row);
     const int64_t n_cols = oct_min_i64(2 * BLOCK, x->cols - col);
+    const int64_t size = dtype == OCT_F32 ? 4 : 2, ld_ahead = x->ld * size;
+    const char *ahead = tiles_ahead(x, dtype, row, col);
     alignas(64) uint16_t words[BLOCK][64];
     __m512i maxima[8] = {_mm512_setzero_si512()};
     for (int64_t i = 0; i < n_rows; i++) {
@@ -122,7 +135,7 @@ OCT_INLINE void quantize_tiles(const oct_matrix_view *x, oct_dtype dtype, oct_dt
         _mm512_store_si512(words[i], w.words[0]);
         _mm512_store_si512(words[i] + 32, w.words[1]);
         maxima[0] = _mm512_max_epu16(maxima[0], oct_block_maxima(w, dtype));
-        prefetch_64(oct_element(x, dtype, row + i, col + 2 * 64), dtype, 0);
+        oct_prefetch(ahead + i * ld_ahead, 32 * size);
     }
     for (int i = 1; i < 8; i++)
         maxima[i] = maxima[0];
@@ -148,8 +161,12 @@ OCT_INLINE void quantize_tiles(const oct_matrix_view *x, oct_dtype dtype, oct_dt
     for (int64_t i = 0; i < n_rows; i++) {
         __m512i a = oct_encode_words(_mm512_load_si512(words[i]), first, format);
         __m512i b = oct_encode_words(_mm512_load_si512(words[i] + 32), second, format);
-        _mm512_mask_storeu_epi8(codes + i * out->ld_codes, oct_bytes_below(n_cols),
-                                oct_order_codes(a, b, dtype, format));
+        __m512i line = oct_order_codes(a, b, dtype, format);
+        if (n_cols == 64)
+            oct_store_line(codes + i * out->ld_codes, line, stream);
+        else
+            _mm512_mask_storeu_epi8(codes + i * out->ld_codes, oct_bytes_below(n_cols), line);
+        oct_prefetch(ahead + i * ld_ahead + 32 * size, 32 * size);
     }
 }
 
@@ -158,7 +175,7 @@ OCT_INLINE void quantize_tiles(const oct_matrix_view *x, oct_dtype dtype, oct_dt
 typedef struct passes {
     void (*quantize_group)(const group *g, const oct_mx_rules *r, uint16_t *words);
     void (*quantize_tiles)(const oct_matrix_view *x, const oct_mx_rules *r,
-                           const oct_mx_output *out, int64_t row, int64_t col);
+                           const oct_mx_output *out, int64_t row, int64_t col, bool stream);
 } passes;
 
 #define PASSES(name, dtype, format)                                                                \
@@ -166,8 +183,9 @@ typedef struct passes {
         quantize_group(g, dtype, format, r, words);                                                \
     }                                                                                              \
     static void quantize_tiles_##name(const oct_matrix_view *x, const oct_mx_rules *r,             \
-                                      const oct_mx_output *out, int64_t row, int64_t col) {        \
-        quantize_tiles(x, dtype, format, r, out, row, col);                                        \
+                                      const oct_mx_output *out, int64_t row, int64_t col,          \
+                                      bool stream) {                                               \
+        quantize_tiles(x, dtype, format, r, out, row, col, stream);                                \
     }                                                                                              \
     static const passes passes_##name = {quantize_group_##name, quantize_tiles_##name};
 PASSES(f32_e4m3, OCT_F32, OCT_E4M3)
@@ -201,9 +219,10 @@ static void mx_tiles(const oct_matrix_view *x, oct_dtype format, oct_scale_mode 
                      const oct_mx_output *out) {
     const passes *p = passes_for(x->dtype, format);
     const oct_mx_rules r = oct_mx_rules_make(format, mode);
+    const bool stream = oct_mx_streams(x, out);
     for (int64_t row = 0; row < x->rows; row += BLOCK)
         for (int64_t col = 0; col < x->cols; col += 2 * BLOCK)
-            p->quantize_tiles(x, &r, out, row, col);
+            p->quantize_tiles(x, &r, out, row, col, stream);
 }
 
 const oct_quantize_kernels oct_quantize_kernels_avx512 = {

@@ -703,9 +703,9 @@ static void check_blocks(const oct_gemm_problem *p, const char *set) {
 }
 
 static void check_large_outputs(const char *set) {
-    static const int64_t shapes[][3] = {{330, 832, 100},  {330, 832, 1100}, {64, 4160, 1100},
-                                        {700, 416, 600},  {33, 8000, 513},  {2300, 250, 40},
-                                        {460, 1024, 1537}};
+    static const int64_t shapes[][3] = {{330, 832, 100},   {330, 832, 1100}, {64, 4160, 1100},
+                                        {700, 416, 600},   {33, 8000, 513},  {2300, 250, 40},
+                                        {460, 1024, 1537}, {1100, 250, 2500}};
     static const int b_specs[] = {4, 5, 7, 9};
     for (uint64_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         for (uint64_t variant = 0; variant < 4; variant++) {

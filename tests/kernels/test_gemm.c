@@ -747,6 +747,75 @@ static void given_large_outputs_each_block_is_what_it_is_alone(void **state) {
     oct_kernels_use(before);
 }
 
+/* Normal codes, and in each block of every other sixteen rows one code of any kind that is finite.
+ */
+static void fill_with_any_codes(test_operand *t, int64_t rows, int64_t K) {
+    const oct_dtype format = t->operand.dtype;
+    uint8_t *codes = t->data.data;
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t k = 0; k < K; k++) {
+            const uint64_t i = (uint64_t)(r * K + k), block = i / 32;
+            uint8_t code = (uint8_t)(32 + draw(950000, i) % 64 + 128 * (draw(950001, i) % 2));
+            if (r / 16 % 2 && i % 32 == block * 7 % 32)
+                code = (uint8_t)(block * 37);
+            if (!isfinite(oct_fp8_decode(format, code)))
+                code = 0;
+            codes[r * t->operand.ld + k] = code;
+            t->decoded[r * K + k] = decode(&t->operand, r, k);
+        }
+}
+
+/* Rows of A that are zero but for a one pick elements of B, in which nothing is rounded. */
+static void check_picked_codes(const kernel_set *set, operand_spec spec, int64_t N, int64_t K) {
+    test_operand a = make_operand(specs[4], K, K, ZERO_BLOCKS, AT_PAGE_END, 960000);
+    test_operand b = make_operand(spec, N, K, ORDINARY, AT_PAGE_END, 960001);
+    memset(a.data.data, 0, a.data.n_bytes);
+    memset(a.scales.data, 127, a.scales.n_bytes);
+    for (int64_t k = 0; k < K; k++)
+        a.data.data[k * a.operand.ld + k] = oct_fp8_encode(OCT_E4M3, 1);
+    fill_with_any_codes(&b, N, K);
+    float *c = oct_malloc_array((size_t)(K * N), sizeof(float));
+    oct_gemm_problem p = {.M = K,
+                          .N = N,
+                          .K = K,
+                          .a = a.operand,
+                          .b = b.operand,
+                          .c = c,
+                          .c_dtype = OCT_F32,
+                          .ld_c = N};
+    void *workspace = oct_malloc(oct_gemm_workspace(&p, 1, OCT_GEMM_ALIGNED));
+    assert_true(c && workspace);
+    oct_gemm(&p, 1, OCT_GEMM_ALIGNED, workspace);
+    for (int64_t k = 0; k < K; k++)
+        for (int64_t j = 0; j < N; j++)
+            if (c[k * N + j] != b.decoded[j * K + k])
+                fail_msg("%s, %s, %lldx%lld: B(%lld,%lld) = %a came out as %a", set->name,
+                         oct_dtype_name(spec.dtype), (long long)N, (long long)K, (long long)j,
+                         (long long)k, (double)b.decoded[j * K + k], (double)c[k * N + j]);
+    oct_free(c);
+    oct_free(workspace);
+    free_operand(&a);
+    free_operand(&b);
+}
+
+static void given_codes_of_every_kind_tiles_hold_their_values(void **state) {
+    (void)state;
+    kernel_set sets[MAX_KERNEL_SETS];
+    size_t n_sets = product_sets(sets);
+    oct_kernels before = *oct_kernels_current();
+    for (size_t k = 0; k < n_sets; k++) {
+        if (!sets[k].kernels.features.amx_bf16)
+            continue; /* the other sets round */
+        oct_kernels_use(sets[k].kernels);
+        for (int i = 4; i < N_SPECS; i++)
+            if (specs[i].layout == OCT_K_CONTIGUOUS && specs[i].scaling == OCT_SCALING_MX) {
+                check_picked_codes(&sets[k], specs[i], 96, 96);
+                check_picked_codes(&sets[k], specs[i], 1100, 600);
+            }
+    }
+    oct_kernels_use(before);
+}
+
 /* Callers size one workspace by their largest block and use it for ragged ones too. */
 static void given_a_smaller_problem_the_larger_ones_workspace_is_enough(void **state) {
     (void)state;
@@ -787,6 +856,7 @@ int main(void) {
         cmocka_unit_test(given_any_operands_aligned_products_meet_the_error_bound),
         cmocka_unit_test(given_aligned_products_threads_and_batches_change_no_bit),
         cmocka_unit_test(given_large_outputs_each_block_is_what_it_is_alone),
+        cmocka_unit_test(given_codes_of_every_kind_tiles_hold_their_values),
     };
     report_skipped_sets();
     return cmocka_run_group_tests(tests, NULL, NULL);

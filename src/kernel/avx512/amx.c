@@ -10,7 +10,7 @@
  *
  * Invariant: an element's value depends on its two panels only, so it's the same for any tiling and
  * any number of threads. */
-#include "kernel/avx512/amx.h"
+#include "kernel/avx512/amx_half.h"
 
 #include <string.h>
 
@@ -164,6 +164,64 @@ static int64_t tile_steps(int64_t kc) {
     return (kc + OCT_AMX_PAIR - 1) / OCT_AMX_PAIR * 2;
 }
 
+/* One of eight parts of packing a block, for between the tile instructions. The barriers keep them
+ * there: the compiler would gather them, and move stores above the loads of what they replace. */
+OCT_INLINE void pack_share(oct_amx_packer *p, oct_amx_half *h, int share) {
+    if (!p)
+        return;
+    const oct_amx_linear t = p->linear;
+    const int half = share / 4;
+    __asm__ volatile("" ::: "memory");
+    switch (share % 4) {
+    case 0:
+        oct_amx_half_begin(p, half, h);
+        break;
+    case 1:
+        oct_amx_half_pairs(h, 0);
+        oct_amx_half_words(h, &t, 0, 0);
+        oct_amx_half_words(h, &t, 0, 1);
+        break;
+    case 2:
+        oct_amx_half_words(h, &t, 0, 2);
+        oct_amx_half_words(h, &t, 0, 3);
+        oct_amx_half_pairs(h, 1);
+        break;
+    default:
+        oct_amx_half_words(h, &t, 1, 0);
+        oct_amx_half_words(h, &t, 1, 1);
+        oct_amx_half_words(h, &t, 1, 2);
+        oct_amx_half_words(h, &t, 1, 3);
+        if (!oct_amx_all_normal(h->least))
+            oct_amx_pack_half(p, half);
+        if (half == 1)
+            p->at += OCT_MX_BLOCK;
+    }
+    __asm__ volatile("" ::: "memory");
+}
+
+/* A step of 32 of k. Where `packer` isn't NULL, the block of B that it multiplies with is replaced
+ * meanwhile. */
+OCT_INLINE void multiply_step(const char *a, const char *b, bool a_streams,
+                              oct_amx_packer *packer) {
+    oct_amx_half h;
+    LOAD(6, b, !a_streams);
+    LOAD(4, a, a_streams);
+    pack_share(packer, &h, 0);
+    LOAD(7, b + TILE_BYTES, !a_streams);
+    pack_share(packer, &h, 1);
+    _tile_dpbf16ps(0, 4, 6);
+    pack_share(packer, &h, 2);
+    LOAD(5, a + TILE_BYTES, a_streams);
+    pack_share(packer, &h, 3);
+    _tile_dpbf16ps(1, 4, 7);
+    pack_share(packer, &h, 4);
+    pack_share(packer, &h, 5);
+    _tile_dpbf16ps(2, 5, 6);
+    pack_share(packer, &h, 6);
+    _tile_dpbf16ps(3, 5, 7);
+    pack_share(packer, &h, 7);
+}
+
 /* Multiplies a pair, and meanwhile finishes the one before, and packs what is to take the place of
  * B's panel (NULL: nothing): the tile unit needs few of the core's instructions. */
 OCT_INLINE void multiply_tiles(const pair *p, int64_t kc, const pair *before, prefetcher *f,
@@ -178,14 +236,10 @@ OCT_INLINE void multiply_tiles(const pair *p, int64_t kc, const pair *before, pr
     _tile_zero(2);
     _tile_zero(3);
     for (int64_t k = 0; k < n_steps; k++) {
-        LOAD(6, b, !a_streams);
-        LOAD(4, a, a_streams);
-        LOAD(7, b + TILE_BYTES, !a_streams);
-        _tile_dpbf16ps(0, 4, 6);
-        LOAD(5, a + TILE_BYTES, a_streams);
-        _tile_dpbf16ps(1, 4, 7);
-        _tile_dpbf16ps(2, 5, 6);
-        _tile_dpbf16ps(3, 5, 7);
+        if (next && next->at < next->linear_end)
+            multiply_step(a, b, a_streams, next);
+        else
+            multiply_step(a, b, a_streams, NULL);
         a += 2 * TILE_BYTES;
         b += 2 * TILE_BYTES;
         /* The sums have just been stored: a few steps later they can be loaded without waiting. */
@@ -195,8 +249,6 @@ OCT_INLINE void multiply_tiles(const pair *p, int64_t kc, const pair *before, pr
             row = end;
         }
         prefetch_share(f);
-        if (next && next->at < next->end)
-            oct_amx_pack_block(next);
     }
     _tile_stored(0, p->s->x[0], sizeof p->s->x[0]);
     _tile_stored(1, p->s->x[0] + 16, sizeof p->s->x[0]);

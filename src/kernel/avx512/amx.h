@@ -15,7 +15,10 @@ enum {
     OCT_AMX_STEP = OCT_GEMM_K_CHUNK,
     OCT_AMX_BLOCKS = OCT_AMX_STEP / OCT_MX_BLOCK,
     OCT_AMX_PAIR = 64, /* k of two blocks, which are packed together */
-    OCT_AMX_TILE_BYTES = 16 * 64
+    OCT_AMX_TILE_BYTES = 16 * 64,
+    /* Words are made with exponents larger by this, from which 0 .. twice this is subtracted: so
+     * that zeros that were looked up stay zeros, saturating. */
+    OCT_AMX_BIAS = 32
 };
 
 /* A packed panel: this head, then for each block of 32 of k two tiles of 16 rows each
@@ -41,6 +44,12 @@ typedef struct oct_amx_exponents {
         has_zero_scales; /* a scale byte of 0, which elements other than zeros shouldn't have */
 } oct_amx_exponents;
 
+/* How codes become words without look-ups: see amx_half.h. */
+typedef struct oct_amx_linear {
+    __m512i low, high, rank; /* matrices of bits */
+    __m512i bias;            /* words: what a format's exponents lack, and OCT_AMX_BIAS */
+} oct_amx_linear;
+
 /* A panel of B on its way: packed block by block of 32 of k, between which the caller may multiply
  * what the panel held before. */
 typedef struct oct_amx_packer {
@@ -51,6 +60,8 @@ typedef struct oct_amx_packer {
     alignas(64) uint8_t copy[2][16 * OCT_AMX_PAIR]; /* of codes that don't lie row by row */
     int64_t kc, at;                                 /* k of the next block; ends at `end` */
     int64_t end;
+    int64_t linear_end; /* blocks before this may be packed half by half, as amx_half.h does */
+    oct_amx_linear linear;
     unsigned char *panel;
 } oct_amx_packer;
 
@@ -65,5 +76,8 @@ void oct_amx_pack_begin(oct_amx_packer *p, const oct_operand *b, int64_t row, in
                         int64_t k, int64_t kc, void *panel);
 void oct_amx_pack_block(oct_amx_packer *p);
 void oct_amx_pack_end(oct_amx_packer *p);
+
+/* Looks up half of the block at `at`: for codes that aren't normal. */
+void oct_amx_pack_half(oct_amx_packer *p, int half);
 
 #endif

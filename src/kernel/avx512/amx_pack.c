@@ -7,15 +7,14 @@
 
 #include <string.h>
 
+#include "kernel/avx512/amx_half.h"
 #include "kernel/avx512/encode.h"
 #include "kernel/avx512/pack.h"
 
 enum {
     BLOCK = OCT_MX_BLOCK,
     PIECE = 16, /* k of a unit */
-    /* Words are looked up with exponents larger by BIAS, from which 0 .. 2 BIAS is subtracted: so
-     * that zeros stay zeros, saturating. */
-    BIAS = 32,
+    BIAS = OCT_AMX_BIAS,
     MAX_SPREAD = 2 * BIAS
 };
 
@@ -325,30 +324,53 @@ void oct_amx_pack_begin(oct_amx_packer *p, const oct_operand *b, int64_t row, in
     p->kc = kc;
     p->at = 0;
     p->end = (kc + OCT_AMX_PAIR - 1) / OCT_AMX_PAIR * OCT_AMX_PAIR;
+    p->linear_end = 0;
+    if (oct_amx_is_linear(b->dtype) && b->layout == OCT_K_CONTIGUOUS && n_rows == OCT_AMX_ROWS) {
+        p->linear = oct_amx_linear_make(b->dtype);
+        p->linear_end = kc / OCT_AMX_PAIR * OCT_AMX_PAIR;
+    }
     p->panel = panel;
 }
 
-void oct_amx_pack_block(oct_amx_packer *p) {
+__attribute__((noinline)) void oct_amx_pack_half(oct_amx_packer *p, int half) {
     const oct_operand *x = &p->head.operand;
     const int64_t in_pair = p->at & (OCT_AMX_PAIR - 1), pair = p->at - in_pair;
     const decoder t = decoder_make(&p->table);
-    char *tile = (char *)p->panel + OCT_AMX_HEAD_BYTES + p->at / BLOCK * 2 * OCT_AMX_TILE_BYTES;
-    for (int64_t half = 0; half < 2; half++, tile += OCT_AMX_TILE_BYTES) {
-        int64_t n, row = rows_of_half(&p->head, half, &n), ld = x->ld;
-        const uint8_t *codes = (const uint8_t *)x->data + row * ld + p->head.k + p->at;
-        if (x->layout != OCT_K_CONTIGUOUS || n < 16 || p->kc - pair < OCT_AMX_PAIR) {
-            if (in_pair == 0)
-                gather_codes(x, row, oct_lanes_below(n), p->head.k + pair, p->kc - pair,
-                             p->copy[half]);
-            codes = p->copy[half] + in_pair;
-            ld = OCT_AMX_PAIR;
+    char *tile =
+        (char *)p->panel + OCT_AMX_HEAD_BYTES + (p->at / BLOCK * 2 + half) * OCT_AMX_TILE_BYTES;
+    int64_t n, row = rows_of_half(&p->head, half, &n), ld = x->ld;
+    const uint8_t *codes = (const uint8_t *)x->data + row * ld + p->head.k + p->at;
+    if (x->layout != OCT_K_CONTIGUOUS || n < 16 || p->kc - pair < OCT_AMX_PAIR) {
+        if (in_pair == 0)
+            gather_codes(x, row, oct_lanes_below(n), p->head.k + pair, p->kc - pair, p->copy[half]);
+        codes = p->copy[half] + in_pair;
+        ld = OCT_AMX_PAIR;
+    }
+    const __m512i drop = _mm512_load_si512(p->exponents[half].drop[p->at / BLOCK]);
+    sightings seen = {p->uppers[half], p->nan_codes[half]};
+    pack_piece(&t, codes, ld, drop, tile, &seen);
+    pack_piece(&t, codes + PIECE, ld, drop, tile + OCT_AMX_TILE_BYTES / 2, &seen);
+    p->uppers[half] = seen.uppers;
+    p->nan_codes[half] = seen.nan_codes;
+}
+
+void oct_amx_pack_block(oct_amx_packer *p) {
+    const oct_amx_linear t = p->linear;
+    for (int half = 0; half < 2; half++) {
+        bool exact = false;
+        if (p->at < p->linear_end) {
+            oct_amx_half h;
+            oct_amx_half_begin(p, half, &h);
+            for (int piece = 0; piece < 2; piece++) {
+                oct_amx_half_pairs(&h, piece);
+#pragma GCC unroll 4
+                for (int m = 0; m < 4; m++)
+                    oct_amx_half_words(&h, &t, piece, m);
+            }
+            exact = oct_amx_all_normal(h.least);
         }
-        const __m512i drop = _mm512_load_si512(p->exponents[half].drop[p->at / BLOCK]);
-        sightings seen = {p->uppers[half], p->nan_codes[half]};
-        pack_piece(&t, codes, ld, drop, tile, &seen);
-        pack_piece(&t, codes + PIECE, ld, drop, tile + OCT_AMX_TILE_BYTES / 2, &seen);
-        p->uppers[half] = seen.uppers;
-        p->nan_codes[half] = seen.nan_codes;
+        if (!exact)
+            oct_amx_pack_half(p, half);
     }
     p->at += BLOCK;
 }

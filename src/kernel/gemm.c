@@ -12,7 +12,7 @@
 #include "kernel/gemm_plan.h"
 #include "kernel/select.h"
 
-static const size_t A_KEPT = (size_t)512 << 10; /* packed bytes that fit L2 beside all else */
+static const size_t A_KEPT = (size_t)640 << 10; /* packed bytes that fit L2 beside all else */
 static const int64_t STREAMED_OUTPUT = 1 << 18; /* elements of C that no cache would keep */
 static const double SERIAL_WORK = 1 << 19;      /* multiply-adds that aren't worth waking threads */
 
@@ -35,7 +35,8 @@ typedef enum acc_place {
 /* A few rows of A stay in cache for all steps: then B, which is read once, is read along its rows.
  */
 static bool keeps_a(const oct_gemm_job *j) {
-    return j->b.by_tile && oct_gemm_packed_bytes(&j->a, j->n_steps) <= A_KEPT;
+    int64_t n_panels = oct_min_i64(j->a.tile / j->kernels->MR, j->a.n_panels);
+    return j->b.by_tile && (size_t)(n_panels * j->n_steps) * j->a.stride <= A_KEPT;
 }
 
 /* C that no cache would keep, and that nothing is added to, is written once, past them. */
@@ -249,7 +250,15 @@ static oct_gemm_source source_at(const tile *t, const place *at) {
                              .kc = step_length(j, at->step)};
 }
 
-/* A tile that alone reads its panels of B: packs and multiplies one after the other, or, where the
+/* The first panel of B that the thread's next tile is likely to read. */
+static oct_gemm_source first_of_next_tile(const tile *t) {
+    const bool same = t->row + t->n_rows < t->job->a.n;
+    if (!same && t->col + t->n_cols >= t->job->b.n)
+        return (oct_gemm_source){0};
+    return source_at(t, &(place){.k = same ? 0 : t->n_cols});
+}
+
+/* A tile that packs its panels of B: packs and multiplies one after the other, or, where the
  * kernels can, packs the next one while it multiplies. */
 static void multiply_alone(const gemm_run *run, const tile *t) {
     const oct_gemm_job *j = t->job;
@@ -273,8 +282,8 @@ static void multiply_alone(const gemm_run *run, const tile *t) {
             later = next;
             if (advance_panel(t, &later))
                 s.fetch = source_at(t, &later);
-        } else if (t->col + t->n_cols < j->b.n) {
-            s.fetch = source_at(t, &(place){.k = t->n_cols}); /* the next tile, likely ours */
+        } else {
+            s.fetch = first_of_next_tile(t);
         }
         multiply_strip(t, at.step, &s);
     }

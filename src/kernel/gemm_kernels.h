@@ -13,7 +13,8 @@
  *               multiply(A panel, B panel) -> accumulators; after the last step: store -> C
  *
  * A panel that one tile alone reads isn't packed before but by that tile. A set that can multiply
- * blocks of panels does the inner loops itself.
+ * blocks of panels does the inner loops itself; its tiles also pack panels of B that others read
+ * too, if those wouldn't stay in cache.
  *
  * Invariants that make `exact` the same bits everywhere: an element's sum depends on its own rows
  * of A and B only; `multiply` starts every step from 0 and adds the finished step to the
@@ -67,6 +68,10 @@ typedef struct oct_gemm_kernels {
      * Exact: MR * 4 (NR * 4) and 0. */
     size_t a_bytes_per_k, a_bytes_fixed;
     size_t b_bytes_per_k, b_bytes_fixed;
+
+    /* Where a tile packs a panel of B faster than it would read it from beyond L2: how often panels
+     * are packed at most, so that tiles needn't share them. Else 0. */
+    int64_t b_packs;
 
     /* Rows row .. row+n_rows-1 (n_rows <= MR or NR) and k .. k+kc-1 of the operand, decoded with
      * the scale folded in, to panel[(k' * MR) + row'] (exact). Rows from n_rows on are written as

@@ -5,12 +5,15 @@
 #include "kernel/select.h"
 
 enum {
-    MAX_STEPS = 8, /* of K in one job: bounds the packed bytes of a long K */
-    MIN_TILES = 8, /* a job is cut finer than MC x NC to have this many, if they are large */
-    MAX_WIDER = 4, /* the largest tile has MC and NC times this */
+    MAX_STEPS = 8,      /* of K in one job: bounds the packed bytes of a long K */
+    MIN_TILES = 8,      /* a job is cut finer than MC x NC to have this many, if they are large; */
+    MIN_TILES_EACH = 4, /* or this many, where there are others */
+    MAX_WIDER = 4,      /* the largest tile has MC and NC times this */
     ALIGNMENT = 64
 };
 static const size_t A_BUDGET = (size_t)8 << 20, B_BUDGET = (size_t)32 << 20; /* packed bytes */
+/* A tile's accumulators that stay in L2 beside a step of A, and packed bytes of B that do. */
+static const size_t ACC_KEPT = (size_t)384 << 10, B_SHARED = (size_t)1 << 20;
 static const double TILE_WORK = 1 << 21; /* a tile with less isn't cut further */
 
 /* The largest block that one job takes of a problem. */
@@ -112,12 +115,12 @@ static void halve_tiles(oct_gemm_side *s, int64_t panel_rows) {
 
 /* Few large tiles would leave threads idle. A side that is one tile stays so: the other is packed
  * by tile then. */
-static void refine_tiles(oct_gemm_job *j) {
+static void refine_tiles(oct_gemm_job *j, int64_t min_tiles) {
     const oct_gemm_kernels *kernels = j->kernels;
     for (;;) {
         int64_t a_panels = j->a.tile / kernels->MR, b_panels = j->b.tile / kernels->NR;
         double work = (double)j->a.tile * (double)j->b.tile * (double)j->n_k;
-        if (j->a.n_tiles * j->b.n_tiles >= MIN_TILES || work < TILE_WORK)
+        if (j->a.n_tiles * j->b.n_tiles >= min_tiles || work < TILE_WORK)
             return;
         bool halve_b = j->a.n_tiles == 1 || (j->b.n_tiles > 1 && b_panels >= a_panels);
         if (halve_b && b_panels > 1)
@@ -129,10 +132,34 @@ static void refine_tiles(oct_gemm_job *j) {
     }
 }
 
-/* A single row of tiles reads each panel of B once, a single column each of A. Nothing is packed
- * twice: the other blocks of a problem that is cut don't read these panels either. */
+/* Whether each tile packs the panels of B that it reads. A single row of tiles reads each once:
+ * then nothing is packed twice, as the other blocks of a problem that is cut don't read these
+ * panels either. More rows pack them again each, where the kernels allow it and L2 wouldn't keep
+ * them. */
+static bool tiles_pack_b(const oct_gemm_job *j, int64_t n) {
+    const oct_gemm_kernels *kernels = j->kernels;
+    if (j->a.n < j->problem->M)
+        return false;
+    size_t n_panels = (size_t)(j->n_steps * oct_ceil_div(n, kernels->NR));
+    bool again = j->a.n_tiles <= kernels->b_packs && j->n_k == j->problem->K && j->n_steps > 1 &&
+                 n_panels * b_stride(kernels, j->n_k) > B_SHARED;
+    return j->a.n_tiles == 1 || again;
+}
+
+/* Rows of B in a tile at most: where its sums wait for further steps of panels that it packs, they
+ * should do so in L2. */
+static int64_t max_columns(const oct_gemm_job *j, int64_t n) {
+    const oct_gemm_kernels *kernels = j->kernels;
+    const int64_t columns = tile_rows(kernels, kernels->NC, kernels->NR, j->n_k);
+    if (kernels->b_packs == 0 || j->n_k < j->problem->K || j->n_steps == 1 || !tiles_pack_b(j, n))
+        return columns;
+    int64_t fit = (int64_t)(ACC_KEPT / sizeof(float)) / (j->a.tile * kernels->NR) * kernels->NR;
+    return oct_min_i64(oct_max_i64(fit, kernels->NR), columns);
+}
+
+/* And a single column of tiles reads each panel of A once. */
 static void choose_packing(oct_gemm_job *j) {
-    j->b.by_tile = j->a.n_tiles == 1 && j->a.n == j->problem->M;
+    j->b.by_tile = tiles_pack_b(j, j->b.n);
     j->a.by_tile = !j->b.by_tile && j->b.n_tiles == 1 && j->b.n == j->problem->N;
     if (j->a.by_tile)
         j->a.n_groups = 0;
@@ -141,15 +168,16 @@ static void choose_packing(oct_gemm_job *j) {
 }
 
 static oct_gemm_job make_job(const oct_gemm_problem *p, const oct_gemm_kernels *kernels,
-                             const oct_gemm_cursor *at, const oct_gemm_extent *e) {
+                             const oct_gemm_cursor *at, const oct_gemm_extent *e,
+                             int64_t min_tiles) {
     oct_gemm_job j = {
         .problem = p, .kernels = kernels, .k = at->k, .n_k = oct_min_i64(e->k, p->K - at->k)};
     j.n_steps = oct_ceil_div(j.n_k, kernels->k_step);
     j.a = make_side(at->m, oct_min_i64(e->m, p->M - at->m), kernels->MR, a_stride(kernels, j.n_k),
                     tile_rows(kernels, kernels->MC, kernels->MR, j.n_k));
-    j.b = make_side(at->n, oct_min_i64(e->n, p->N - at->n), kernels->NR, b_stride(kernels, j.n_k),
-                    tile_rows(kernels, kernels->NC, kernels->NR, j.n_k));
-    refine_tiles(&j);
+    const int64_t n = oct_min_i64(e->n, p->N - at->n);
+    j.b = make_side(at->n, n, kernels->NR, b_stride(kernels, j.n_k), max_columns(&j, n));
+    refine_tiles(&j, min_tiles);
     choose_packing(&j);
     return j;
 }
@@ -216,7 +244,8 @@ static void add_whole_problems(const oct_gemm_plan *plan, oct_gemm_cursor *at, o
         oct_gemm_extent e = job_extent(p, kernels);
         if (is_cut(p, &e))
             return;
-        oct_gemm_job j = make_job(p, kernels, &(oct_gemm_cursor){0}, &e);
+        int64_t min_tiles = plan->n_problems > 1 ? MIN_TILES_EACH : MIN_TILES;
+        oct_gemm_job j = make_job(p, kernels, &(oct_gemm_cursor){0}, &e, min_tiles);
         bool fits = r->a_bytes + oct_gemm_packed_bytes(&j.a, j.n_steps) <= A_BUDGET &&
                     r->b_bytes + oct_gemm_packed_bytes(&j.b, j.n_steps) <= B_BUDGET;
         if (r->n_jobs > 0 && !fits)
@@ -240,7 +269,7 @@ bool oct_gemm_next_round(const oct_gemm_plan *plan, oct_gemm_cursor *at, oct_gem
         add_whole_problems(plan, at, r);
         return true;
     }
-    oct_gemm_job j = make_job(p, kernels, at, &e);
+    oct_gemm_job j = make_job(p, kernels, at, &e, MIN_TILES);
     reuse_panels(&j, r);
     clear_round(r);
     add_job(r, j);

@@ -1,7 +1,7 @@
 /* How the driver cuts products into jobs that fit the workspace, and how large that is.
  *
- * Invariant: the cuts depend on the problem and the kernel set only, never on threads or on the
- * other problems of a call. */
+ * Invariant: blocks depend on the problem and the kernel set only, their tiles also on whether a
+ * call has other problems; nothing on threads. */
 #ifndef OCT_KERNEL_GEMM_PLAN_H
 #define OCT_KERNEL_GEMM_PLAN_H
 
@@ -22,7 +22,7 @@ typedef struct oct_gemm_side {
     int64_t tile;  /* rows of a tile: a multiple of the panel's */
     int64_t n_tiles;
     int64_t n_groups; /* of panels to pack; 0: the round before left them in place */
-    bool by_tile; /* only one tile reads each panel, so the tile packs it and it stays in cache */
+    bool by_tile;     /* each tile packs the panels that it reads, and they stay in cache */
 } oct_gemm_side;
 
 /* A block of one problem, with all or a part of its K. */

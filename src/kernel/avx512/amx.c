@@ -391,6 +391,7 @@ const oct_gemm_kernels oct_gemm_aligned_kernels_amx = {
     .a_bytes_fixed = OCT_AMX_HEAD_BYTES + (OCT_AMX_PAIR - 1) * R * sizeof(uint16_t),
     .b_bytes_per_k = R * sizeof(uint16_t),
     .b_bytes_fixed = OCT_AMX_HEAD_BYTES + (OCT_AMX_PAIR - 1) * R * sizeof(uint16_t),
+    .b_packs = 3,
     .pack_a = oct_amx_pack_a,
     .pack_b = oct_amx_pack_b,
     .multiply = multiply,

@@ -1,5 +1,6 @@
 /* Grouped products of experts: one call over all groups against the dense product of as many
- * tokens, and against a loop of fp32 library products over the experts. */
+ * tokens, and against a loop of fp32 library products over the experts. Operands and outputs lie as
+ * training has them: all tokens are one matrix, all weights and all their gradients one tensor. */
 #include "bench.h"
 
 #include <string.h>
@@ -13,17 +14,18 @@ enum { MAX_EXPERTS = 64, TOKENS = 2048, DIM = 1024, FFN = 2816 };
 
 typedef enum pass { FORWARD, DGRAD, WGRAD, N_PASSES } pass;
 
-/* A matrix (rows, K), contracted over K, in fp32 and as MX blocks of E4M3. */
-typedef struct operand {
-    int64_t rows, K;
+/* Matrices (rows, K) of all groups one after the other, contracted over K, in fp32 and as MX blocks
+ * of E4M3. `n`, `n_scales`: elements so far. */
+typedef struct operands {
     float *x;
     uint8_t *codes, *scales;
-} operand;
+    size_t n, n_scales;
+} operands;
 
 typedef struct groups {
     int64_t n;
-    operand a[MAX_EXPERTS], b[MAX_EXPERTS];
-    float *c[MAX_EXPERTS];
+    operands a, b;
+    float *c;
     oct_gemm_problem problems[MAX_EXPERTS];
     bench_sgemm sgemms[MAX_EXPERTS];
     void *workspace;
@@ -33,88 +35,110 @@ static int64_t blocks(int64_t k) {
     return oct_ceil_div(k, OCT_MX_BLOCK);
 }
 
-static void operand_free(operand *o) {
+/* A product's shape: its tokens are rows of A and C, or K. */
+typedef struct shape {
+    int64_t M, N, K;
+} shape;
+
+static shape shape_of(pass which, int64_t n_tokens) {
+    return (shape){.M = which == WGRAD ? FFN : n_tokens,
+                   .N = which == FORWARD ? FFN : DIM,
+                   .K = which == FORWARD ? DIM
+                        : which == DGRAD ? FFN
+                                         : n_tokens};
+}
+
+static void operands_free(operands *o) {
     oct_free(o->x);
     oct_free(o->codes);
     oct_free(o->scales);
 }
 
 static void groups_free(groups *g) {
-    for (int64_t i = 0; g && i < g->n; i++) {
-        operand_free(&g->a[i]);
-        operand_free(&g->b[i]);
-        oct_free(g->c[i]);
-    }
-    if (g)
-        oct_free(g->workspace);
+    if (!g)
+        return;
+    operands_free(&g->a);
+    operands_free(&g->b);
+    oct_free(g->c);
+    oct_free(g->workspace);
     oct_free(g);
 }
 
-/* `like` (NULL: none) has the same shape: its values are copied, drawing takes longer. */
-static bool operand_make(operand *o, int64_t rows, int64_t K, uint64_t stream,
-                         const operand *like) {
-    size_t n = (size_t)(rows * K), n_scales = (size_t)(rows * blocks(K));
-    *o = (operand){.rows = rows, .K = K};
+static bool operands_alloc(operands *o, size_t n, size_t n_scales) {
     o->x = oct_malloc_array(n, sizeof(float));
     o->codes = oct_malloc(n);
     o->scales = oct_malloc(n_scales);
-    if (!o->x || !o->codes || !o->scales)
-        return false;
-    if (like && like->rows == rows && like->K == K) {
-        memcpy(o->x, like->x, n * sizeof(float));
-        memcpy(o->codes, like->codes, n);
-        memcpy(o->scales, like->scales, n_scales);
-        return true;
-    }
-    bench_fill(o->x, rows, K, BENCH_GAUSSIAN, stream);
-    oct_matrix_view x = {o->x, OCT_F32, rows, K, K};
-    oct_mx_output out = {o->codes, K, o->scales, blocks(K)};
-    oct_kernels_current()->quantize->mx_rows(&x, OCT_E4M3, OCT_SCALE_RCEIL, &out);
-    return true;
+    return o->x && o->codes && o->scales;
 }
 
-static oct_operand mx_operand(const operand *o) {
+static bool groups_alloc(groups *g, pass which, int64_t E, const int64_t *sizes) {
+    size_t a = 0, a_scales = 0, b = 0, b_scales = 0, c = 0;
+    for (int64_t e = 0; e < E; e++) {
+        const shape s = shape_of(which, sizes[e]);
+        a += (size_t)(s.M * s.K);
+        a_scales += (size_t)(s.M * blocks(s.K));
+        b += (size_t)(s.N * s.K);
+        b_scales += (size_t)(s.N * blocks(s.K));
+        c += (size_t)(s.M * s.N);
+    }
+    g->c = oct_malloc_array(c, sizeof(float));
+    return g->c && operands_alloc(&g->a, a, a_scales) && operands_alloc(&g->b, b, b_scales);
+}
+
+/* The next matrix; the first one's values again where the shape is the same (drawing takes longer),
+ * which `like` says. */
+static oct_operand next_operand(operands *o, int64_t rows, int64_t K, uint64_t stream, bool like) {
+    size_t n = (size_t)(rows * K), n_scales = (size_t)(rows * blocks(K));
+    float *x = o->x + o->n;
+    uint8_t *codes = o->codes + o->n, *scales = o->scales + o->n_scales;
+    if (like) {
+        memcpy(x, o->x, n * sizeof(float));
+        memcpy(codes, o->codes, n);
+        memcpy(scales, o->scales, n_scales);
+    } else {
+        bench_fill(x, rows, K, BENCH_GAUSSIAN, stream);
+        oct_matrix_view view = {x, OCT_F32, rows, K, K};
+        oct_mx_output out = {codes, K, scales, blocks(K)};
+        oct_kernels_current()->quantize->mx_rows(&view, OCT_E4M3, OCT_SCALE_RCEIL, &out);
+    }
+    o->n += n;
+    o->n_scales += n_scales;
     return (oct_operand){.dtype = OCT_E4M3,
-                         .data = o->codes,
-                         .ld = o->K,
+                         .data = codes,
+                         .ld = K,
                          .scaling = OCT_SCALING_MX,
-                         .scales = o->scales,
-                         .ld_scales = blocks(o->K),
+                         .scales = scales,
+                         .ld_scales = blocks(K),
                          .block_rows = 1};
 }
 
 /* What a library finds transposed differs by pass, as in training. */
-static bool group_make(groups *g, pass which, int64_t n_tokens) {
-    int64_t i = g->n++;
-    int64_t M = which == WGRAD ? FFN : n_tokens, N = which == FORWARD ? FFN : DIM;
-    int64_t K = which == FORWARD ? DIM : which == DGRAD ? FFN : n_tokens;
-    if (!operand_make(&g->a[i], M, K, 1, i ? &g->a[0] : NULL) ||
-        !operand_make(&g->b[i], N, K, 2, i ? &g->b[0] : NULL))
-        return false;
-    g->c[i] = oct_malloc_array((size_t)(M * N), sizeof(float));
-    if (!g->c[i])
-        return false;
-    g->problems[i] = (oct_gemm_problem){.M = M,
-                                        .N = N,
-                                        .K = K,
-                                        .a = mx_operand(&g->a[i]),
-                                        .b = mx_operand(&g->b[i]),
-                                        .c = g->c[i],
-                                        .c_dtype = OCT_F32,
-                                        .ld_c = N};
-    g->sgemms[i] =
-        (bench_sgemm){M, N, K, which == WGRAD, which == FORWARD, g->a[i].x, g->b[i].x, g->c[i]};
-    return true;
+static void group_add(groups *g, pass which, int64_t n_tokens, float *c) {
+    const shape s = shape_of(which, n_tokens);
+    const oct_gemm_problem *first = &g->problems[0];
+    const bool like_a = g->n && first->M == s.M && first->K == s.K;
+    const bool like_b = g->n && first->N == s.N && first->K == s.K;
+    const float *x = g->a.x + g->a.n, *y = g->b.x + g->b.n;
+    oct_gemm_problem p = {.M = s.M, .N = s.N, .K = s.K, .c = c, .c_dtype = OCT_F32, .ld_c = s.N};
+    p.a = next_operand(&g->a, s.M, s.K, 1, like_a);
+    p.b = next_operand(&g->b, s.N, s.K, 2, like_b);
+    g->problems[g->n] = p;
+    g->sgemms[g->n++] = (bench_sgemm){s.M, s.N, s.K, which == WGRAD, which == FORWARD, x, y, c};
 }
 
 static groups *groups_make(pass which, int64_t E, const int64_t *sizes) {
     groups *g = oct_calloc_array(1, sizeof *g);
-    bool made = g != NULL;
-    for (int64_t e = 0; e < E && made; e++)
-        made = group_make(g, which, sizes[e]);
-    if (made)
-        g->workspace = oct_malloc(oct_gemm_workspace(g->problems, g->n, OCT_GEMM_AUTO));
-    if (made && g->workspace)
+    if (!g || !groups_alloc(g, which, E, sizes)) {
+        groups_free(g);
+        return NULL;
+    }
+    float *c = g->c;
+    for (int64_t e = 0; e < E; e++) {
+        group_add(g, which, sizes[e], c);
+        c += g->problems[e].M * g->problems[e].N;
+    }
+    g->workspace = oct_malloc(oct_gemm_workspace(g->problems, g->n, OCT_GEMM_AUTO));
+    if (g->workspace)
         return g;
     groups_free(g);
     return NULL;

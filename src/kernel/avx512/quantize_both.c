@@ -200,19 +200,6 @@ OCT_INLINE void encode_piece(const band *b, const piece *p, oct_dtype dtype, oct
     }
 }
 
-OCT_INLINE void quantize_piece(const band *b, const piece *p, oct_dtype dtype, oct_dtype format,
-                               const oct_mx_rules *r, bool rows, stage *s) {
-    const bool full = b->n_cols == STRIP && p->n_rows == BLOCK;
-    if (full)
-        read_piece(b, &(piece){p->row, BLOCK, p->index, p->next}, dtype, r, STRIP, rows, s);
-    else
-        read_piece(b, p, dtype, r, b->n_cols, rows, s);
-    if (full && (!rows || b->stream_rows))
-        encode_piece(b, p, dtype, format, rows, true, s);
-    else
-        encode_piece(b, p, dtype, format, rows, false, s);
-}
-
 static __attribute__((noinline)) void quantize_exotic_rows(const band *b, const piece *p,
                                                            oct_dtype format, oct_scale_mode mode,
                                                            uint32_t rows) {
@@ -318,55 +305,94 @@ OCT_INLINE const char *next_piece(const band *b, oct_dtype dtype, int64_t row) {
     return oct_element(b->x, dtype, next_row, next_col);
 }
 
-OCT_INLINE void quantize_band(const band *b, oct_dtype dtype, oct_dtype format,
-                              const oct_mx_rules *r, bool rows, stage *s) {
+/* --- the passes, with what decides their loops as constants --- */
+
+/* [whole]: for pieces of which nothing lacks; encode also for lines that go past the caches. */
+typedef struct passes {
+    void (*read[2])(const band *b, const piece *p, const oct_mx_rules *r, stage *s);
+    void (*encode[2])(const band *b, const piece *p, stage *s);
+    void (*finish)(const band *b, stage *s);
+} passes;
+
+#define READ(name, dtype, rows)                                                                    \
+    static void read_##name(const band *b, const piece *p, const oct_mx_rules *r, stage *s) {      \
+        read_piece(b, p, dtype, r, b->n_cols, rows, s);                                            \
+    }                                                                                              \
+    static void read_whole_##name(const band *b, const piece *p, const oct_mx_rules *r,            \
+                                  stage *s) {                                                      \
+        const piece whole = {p->row, BLOCK, p->index, p->next};                                    \
+        read_piece(b, &whole, dtype, r, STRIP, rows, s);                                           \
+    }
+READ(cols_f32, OCT_F32, false)
+READ(cols_bf16, OCT_BF16, false)
+READ(both_f32, OCT_F32, true)
+READ(both_bf16, OCT_BF16, true)
+#undef READ
+
+static void finish_f32(const band *b, stage *s) {
+    finish_columns(b, OCT_F32, s);
+}
+
+static void finish_bf16(const band *b, stage *s) {
+    finish_columns(b, OCT_BF16, s);
+}
+
+#define PASSES(what, type, dtype, code, format, rows)                                              \
+    static void encode_##what##_##type##_##code(const band *b, const piece *p, stage *s) {         \
+        encode_piece(b, p, dtype, format, rows, false, s);                                         \
+    }                                                                                              \
+    static void encode_whole_##what##_##type##_##code(const band *b, const piece *p, stage *s) {   \
+        encode_piece(b, p, dtype, format, rows, true, s);                                          \
+    }                                                                                              \
+    static const passes what##_##type##_##code = {                                                 \
+        {read_##what##_##type, read_whole_##what##_##type},                                        \
+        {encode_##what##_##type##_##code, encode_whole_##what##_##type##_##code},                  \
+        finish_##type};
+PASSES(cols, f32, OCT_F32, e4m3, OCT_E4M3, false)
+PASSES(cols, f32, OCT_F32, e5m2, OCT_E5M2, false)
+PASSES(cols, bf16, OCT_BF16, e4m3, OCT_E4M3, false)
+PASSES(cols, bf16, OCT_BF16, e5m2, OCT_E5M2, false)
+PASSES(both, f32, OCT_F32, e4m3, OCT_E4M3, true)
+PASSES(both, f32, OCT_F32, e5m2, OCT_E5M2, true)
+PASSES(both, bf16, OCT_BF16, e4m3, OCT_E4M3, true)
+PASSES(both, bf16, OCT_BF16, e5m2, OCT_E5M2, true)
+#undef PASSES
+
+/* --- the kernels --- */
+
+static void quantize_band(const band *b, const passes *run, oct_dtype format, const oct_mx_rules *r,
+                          stage *s) {
     uint32_t exotic_cols = 0;
     for (int k = 0; k < 2; k++) {
         const int64_t row = b->row + k * BLOCK;
-        piece p = {row, oct_min_i64(BLOCK, b->n_rows - k * BLOCK), k, next_piece(b, dtype, row)};
+        piece p = {row, oct_min_i64(BLOCK, b->n_rows - k * BLOCK), k,
+                   next_piece(b, b->x->dtype, row)};
         if (p.n_rows <= 0) {
             for (int i = 0; i < WORD_REGISTERS; i++)
                 for (int q = 8; q < 16; q++)
                     s->codes[i][0][q] = s->codes[i][1][q] = _mm512_setzero_si512();
             break;
         }
-        quantize_piece(b, &p, dtype, format, r, rows, s);
-        if (rows && s->exotic_rows)
+        const bool whole = b->n_cols == STRIP && p.n_rows == BLOCK;
+        run->read[whole](b, &p, r, s);
+        run->encode[whole && (!b->by_rows || b->stream_rows)](b, &p, s);
+        if (b->by_rows && s->exotic_rows)
             quantize_exotic_rows(b, &p, format, r->mode, s->exotic_rows);
         exotic_cols |= s->exotic_cols;
     }
-    finish_columns(b, dtype, s);
+    run->finish(b, s);
     for (int i = 0; exotic_cols >> i; i++)
         if (exotic_cols >> i & 1)
             quantize_exotic_columns(b, i, format, r->mode);
 }
 
-/* --- the kernels --- */
-
-typedef void band_function(const band *b, const oct_mx_rules *r, stage *s);
-
-/* With dtype, format and whether rows are wanted as constants. */
-#define BAND_FUNCTION(name, dtype, format, rows)                                                   \
-    static void name(const band *b, const oct_mx_rules *r, stage *s) {                             \
-        quantize_band(b, dtype, format, r, rows, s);                                               \
-    }
-BAND_FUNCTION(cols_f32_e4m3, OCT_F32, OCT_E4M3, false)
-BAND_FUNCTION(cols_f32_e5m2, OCT_F32, OCT_E5M2, false)
-BAND_FUNCTION(cols_bf16_e4m3, OCT_BF16, OCT_E4M3, false)
-BAND_FUNCTION(cols_bf16_e5m2, OCT_BF16, OCT_E5M2, false)
-BAND_FUNCTION(both_f32_e4m3, OCT_F32, OCT_E4M3, true)
-BAND_FUNCTION(both_f32_e5m2, OCT_F32, OCT_E5M2, true)
-BAND_FUNCTION(both_bf16_e4m3, OCT_BF16, OCT_E4M3, true)
-BAND_FUNCTION(both_bf16_e5m2, OCT_BF16, OCT_E5M2, true)
-#undef BAND_FUNCTION
-
 /* Strip by strip, band by band. */
 void oct_mx_both_avx512(const oct_matrix_view *x, oct_dtype format, oct_scale_mode mode,
                         const oct_mx_output *by_rows, const oct_mx_output *by_cols) {
-    static band_function *const functions[2][2][2] = {
-        {{cols_f32_e4m3, cols_f32_e5m2}, {cols_bf16_e4m3, cols_bf16_e5m2}},
-        {{both_f32_e4m3, both_f32_e5m2}, {both_bf16_e4m3, both_bf16_e5m2}}};
-    band_function *run = functions[by_rows != NULL][x->dtype == OCT_BF16][format == OCT_E5M2];
+    static const passes *const all[2][2][2] = {
+        {{&cols_f32_e4m3, &cols_f32_e5m2}, {&cols_bf16_e4m3, &cols_bf16_e5m2}},
+        {{&both_f32_e4m3, &both_f32_e5m2}, {&both_bf16_e4m3, &both_bf16_e5m2}}};
+    const passes *run = all[by_rows != NULL][x->dtype == OCT_BF16][format == OCT_E5M2];
     const oct_mx_rules r = oct_mx_rules_make(format, mode);
     if (x->rows <= 0 || x->cols <= 0)
         return;
@@ -380,7 +406,7 @@ void oct_mx_both_avx512(const oct_matrix_view *x, oct_dtype format, oct_scale_mo
         for (b.row = 0; b.row < x->rows; b.row += BAND) {
             b.n_cols = oct_min_i64(STRIP, x->cols - b.col);
             b.n_rows = oct_min_i64(BAND, x->rows - b.row);
-            run(&b, &r, &s);
+            quantize_band(&b, run, format, &r, &s);
         }
 }
 

@@ -1,4 +1,4 @@
-/* `aligned` products: int16 panels (aligned.h) multiplied by vpdpwssd, 32 multiply-adds an
+/* `aligned` products: int16 panels (aligned_panel.h) multiplied by vpdpwssd, 32 multiply-adds an
  * instruction, and their residuals added in fp32.
  *
  *   sum_k a b = sum_k (ua ia + ra)(ub ib + rb)
@@ -12,7 +12,7 @@
  * any number of threads. */
 #include "kernel/gemm_kernels.h"
 
-#include "kernel/avx512/aligned.h"
+#include "kernel/avx512/aligned_panel.h"
 #include "kernel/avx512/encode.h"
 #include "kernel/avx512/gemm.h"
 

@@ -1,10 +1,10 @@
 /* Products of aligned panels straight from their operands' codes, in fp32: for the rows and panels
- * that integers don't serve (aligned.h).
+ * that integers don't serve (aligned_panel.h).
  *
  * Invariant: the sums of `exact`, of one step. */
 #include <string.h>
 
-#include "kernel/avx512/aligned.h"
+#include "kernel/avx512/aligned_panel.h"
 #include "kernel/avx512/encode.h"
 #include "kernel/avx512/pack.h"
 #include "kernel/code_words.h"

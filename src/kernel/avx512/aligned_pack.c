@@ -1,6 +1,6 @@
-/* Packing for `aligned` products: see aligned.h. Lanes are rows, sixteen at a time; codes are
+/* Packing for `aligned` products: see aligned_panel.h. Lanes are rows, sixteen at a time; codes are
  * looked up 64 a register (VBMI). */
-#include "kernel/avx512/aligned.h"
+#include "kernel/avx512/aligned_panel.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -4,7 +4,7 @@
 #define OCT_KERNEL_AVX512_MX_BLOCKS_H
 
 #include "kernel/avx512/mx_words.h"
-#include "kernel/avx512/quantize.h"
+#include "kernel/quantize.h"
 
 /* Constants of a call. */
 typedef struct oct_mx_rules {
@@ -43,6 +43,11 @@ enum { OCT_AHEAD = 2048 };
 OCT_INLINE void oct_prefetch_l1(const char *from, int64_t n_bytes) {
     for (int64_t i = 0; i < n_bytes; i += 64)
         _mm_prefetch(from + i, _MM_HINT_T0);
+}
+
+OCT_INLINE const void *oct_element(const oct_matrix_view *x, oct_dtype dtype, int64_t row,
+                                   int64_t col) {
+    return (const char *)x->data + (row * x->ld + col) * (dtype == OCT_F32 ? 4 : 2);
 }
 
 OCT_INLINE oct_matrix_view oct_part(const oct_matrix_view *x, oct_dtype dtype, int64_t row,

@@ -9,6 +9,7 @@
  * for each pair of them. */
 #include "base/checked.h"
 #include "kernel/avx512/mx_blocks.h"
+#include "kernel/avx512/quantize.h"
 
 enum {
     BLOCK = OCT_MX_BLOCK,

@@ -2,13 +2,7 @@
 #ifndef OCT_KERNEL_AVX512_QUANTIZE_H
 #define OCT_KERNEL_AVX512_QUANTIZE_H
 
-#include "kernel/avx512/lanes.h"
 #include "kernel/quantize.h"
-
-static inline const void *oct_element(const oct_matrix_view *x, oct_dtype dtype, int64_t row,
-                                      int64_t col) {
-    return (const char *)x->data + (row * x->ld + col) * (dtype == OCT_F32 ? 4 : 2);
-}
 
 /* Members of oct_quantize_kernels_avx512: see oct_quantize_kernels. by_rows may be NULL. */
 void oct_mx_cols_avx512(const oct_matrix_view *x, oct_dtype format, oct_scale_mode mode,

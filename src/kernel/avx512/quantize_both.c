@@ -13,6 +13,7 @@
 
 #include "base/checked.h"
 #include "kernel/avx512/mx_blocks.h"
+#include "kernel/avx512/quantize.h"
 
 enum {
     BLOCK = OCT_MX_BLOCK,

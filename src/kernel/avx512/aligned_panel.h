@@ -15,8 +15,8 @@
  *
  * Invariant: any pair of panels can be multiplied in integers and residuals, but for their special
  * rows, or from the codes. */
-#ifndef OCT_KERNEL_AVX512_ALIGNED_H
-#define OCT_KERNEL_AVX512_ALIGNED_H
+#ifndef OCT_KERNEL_AVX512_ALIGNED_PANEL_H
+#define OCT_KERNEL_AVX512_ALIGNED_PANEL_H
 
 #include <octet/format.h>
 #include <stdalign.h>

@@ -101,10 +101,9 @@ typedef struct oct_gemm_kernels {
 extern const oct_gemm_kernels oct_gemm_kernels_ref, oct_gemm_kernels_avx2, oct_gemm_kernels_avx512;
 /* OCT_GEMM_ALIGNED: 8-bit operands, AVX512-VNNI (and VBMI). */
 extern const oct_gemm_kernels oct_gemm_aligned_kernels_avx512;
-/* The same mode for at most OCT_SKINNY_ROWS rows of A and a B whose K is contiguous (VBMI). */
-#define OCT_SKINNY_ROWS 8
+/* The same mode for at most MR rows of A and a B whose K is contiguous (VBMI). */
 extern const oct_gemm_kernels oct_gemm_skinny_kernels_avx512;
-/* The same mode in AMX-BF16 tiles. */
-extern const oct_gemm_kernels oct_gemm_aligned_kernels_amx;
+/* Both in AMX-BF16 tiles. */
+extern const oct_gemm_kernels oct_gemm_aligned_kernels_amx, oct_gemm_skinny_kernels_amx;
 
 #endif

@@ -37,8 +37,9 @@ static const oct_gemm_kernels *kernels_for(const oct_gemm_problem *p, oct_gemm_m
     const oct_kernels *table = oct_kernels_current();
     if (mode == OCT_GEMM_EXACT || !table->gemm_aligned || !is_8bit(&p->a) || !is_8bit(&p->b))
         return table->gemm;
-    bool skinny = p->M <= OCT_SKINNY_ROWS && p->b.layout == OCT_K_CONTIGUOUS;
-    return skinny ? table->gemm_skinny : table->gemm_aligned;
+    if (p->b.layout != OCT_K_CONTIGUOUS || p->M > table->gemm_skinny->MR)
+        return table->gemm_aligned;
+    return p->M == 1 ? table->gemm_one_row : table->gemm_skinny;
 }
 
 static bool is_cut(const oct_gemm_problem *p, const oct_gemm_extent *e) {

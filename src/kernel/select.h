@@ -11,7 +11,8 @@ typedef struct oct_kernels {
     const oct_quantize_kernels *quantize;
     const struct oct_elementwise_kernels *elementwise; /* kernel/elementwise.h */
     const struct oct_gemm_kernels *gemm; /* exact; kernel/gemm_kernels.h, used by gemm.c alone */
-    const struct oct_gemm_kernels *gemm_skinny;  /* aligned, few rows; where gemm_aligned is */
+    /* Aligned, of at most their MR rows of A, and of one row; where gemm_aligned is. */
+    const struct oct_gemm_kernels *gemm_skinny, *gemm_one_row;
     const struct oct_gemm_kernels *gemm_aligned; /* NULL where the CPU lacks AVX512-VNNI or VBMI */
 } oct_kernels;
 

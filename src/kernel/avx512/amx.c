@@ -25,10 +25,6 @@ enum {
 
 /* --- multiplying --- */
 
-typedef struct sums {
-    alignas(64) float x[R][R];
-} sums;
-
 typedef struct tile_config {
     uint8_t palette, start_row, reserved[14];
     uint16_t bytes_per_row[16];
@@ -49,7 +45,7 @@ struct pair {
     int64_t ld_first, ld_second;
     float *to;
     int64_t ld_to, n_rows, n_cols;
-    sums *s;
+    oct_amx_sums *s;
     void (*finish)(const pair *p, int64_t from, int64_t end); /* rows */
 };
 
@@ -256,21 +252,21 @@ OCT_INLINE void multiply_tiles(const pair *p, int64_t kc, const pair *before, pr
     _tile_stored(3, p->s->x[16] + 16, sizeof p->s->x[0]);
 }
 
-/* The whole tile from the operands, as `exact` has it; a step is one of its chunks. */
-static __attribute__((noinline)) void
-multiply_operands(const oct_amx_head *a, const oct_amx_head *b, int64_t kc, sums *s) {
+void oct_amx_multiply_operands(const oct_operand *a, int64_t a_row, int64_t a_rows,
+                               const oct_operand *b, int64_t b_row, int64_t b_rows, int64_t k,
+                               int64_t kc, oct_amx_sums *s) {
     alignas(64) float x[CODES_AT_ONCE * R], y[CODES_AT_ONCE * R];
     memset(s, 0, sizeof *s);
     for (int64_t first = 0; first < kc; first += CODES_AT_ONCE) {
         int64_t n = kc - first < CODES_AT_ONCE ? kc - first : CODES_AT_ONCE;
-        oct_gemm_pack_32_avx512(&a->operand, a->row, a->n_rows, a->k + first, n, x);
-        oct_gemm_pack_32_avx512(&b->operand, b->row, b->n_rows, b->k + first, n, y);
+        oct_gemm_pack_32_avx512(a, a_row, a_rows, k + first, n, x);
+        oct_gemm_pack_32_avx512(b, b_row, b_rows, k + first, n, y);
         for (int i = 0; i < R; i++) {
             __m512 s0 = _mm512_load_ps(s->x[i]), s1 = _mm512_load_ps(s->x[i] + 16);
-            for (int64_t k = 0; k < n; k++) {
-                __m512 v = _mm512_set1_ps(x[k * R + i]);
-                s0 = _mm512_fmadd_ps(v, _mm512_load_ps(y + k * R), s0);
-                s1 = _mm512_fmadd_ps(v, _mm512_load_ps(y + k * R + 16), s1);
+            for (int64_t j = 0; j < n; j++) {
+                __m512 v = _mm512_set1_ps(x[j * R + i]);
+                s0 = _mm512_fmadd_ps(v, _mm512_load_ps(y + j * R), s0);
+                s1 = _mm512_fmadd_ps(v, _mm512_load_ps(y + j * R + 16), s1);
             }
             _mm512_store_ps(s->x[i], s0);
             _mm512_store_ps(s->x[i] + 16, s1);
@@ -280,8 +276,9 @@ multiply_operands(const oct_amx_head *a, const oct_amx_head *b, int64_t kc, sums
 
 /* Finishes a pair that has special rows. */
 static __attribute__((noinline)) void finish_special(pair *p, int64_t kc) {
-    sums e;
-    multiply_operands(p->a, p->b, kc, &e);
+    oct_amx_sums e;
+    oct_amx_multiply_operands(&p->a->operand, p->a->row, p->a->n_rows, &p->b->operand, p->b->row,
+                              p->b->n_rows, p->a->k, kc, &e);
     for (int64_t i = 0; i < p->n_rows; i++) {
         uint32_t columns = p->a->special >> i & 1 ? 0xffffffffu : p->b->special;
         for (int64_t j = 0; j < R; j += 16)
@@ -293,7 +290,7 @@ static __attribute__((noinline)) void finish_special(pair *p, int64_t kc) {
 }
 
 /* The pair at row i and column j of a block. */
-OCT_INLINE pair pair_at(const oct_gemm_block *block, int64_t i, int64_t j, sums *s) {
+OCT_INLINE pair pair_at(const oct_gemm_block *block, int64_t i, int64_t j, oct_amx_sums *s) {
     float *acc = block->acc + i * block->ld_acc + j;
     pair p = {.a = (const oct_amx_head *)(block->a + (size_t)(i / R) * block->a_stride),
               .b = (const oct_amx_head *)(block->b + (size_t)(j / R) * block->b_stride),
@@ -328,7 +325,7 @@ OCT_INLINE pair pair_at(const oct_gemm_block *block, int64_t i, int64_t j, sums 
 }
 
 OCT_INLINE void multiply_pairs(const oct_gemm_block *block, bool a_streams) {
-    sums s[2];
+    oct_amx_sums s[2];
     pair before = {.n_rows = 0};
     int turn = 0;
     int64_t n_pairs = ((block->n_rows + R - 1) / R) * ((block->n_cols + R - 1) / R);

@@ -50,6 +50,10 @@ typedef struct oct_amx_linear {
     __m512i bias;            /* words: what a format's exponents lack, and OCT_AMX_BIAS */
 } oct_amx_linear;
 
+typedef struct oct_amx_sums {
+    alignas(64) float x[OCT_AMX_ROWS][OCT_AMX_ROWS];
+} oct_amx_sums;
+
 /* A panel of B on its way: packed block by block of 32 of k, between which the caller may multiply
  * what the panel held before. */
 typedef struct oct_amx_packer {
@@ -65,6 +69,11 @@ typedef struct oct_amx_packer {
     unsigned char *panel;
 } oct_amx_packer;
 
+/* 64 codes of k of sixteen rows row by row, zeros beyond n_rows and n_k: for rows that aren't all
+ * there, or lie strided. */
+void oct_amx_copy_codes(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k, int64_t n_k,
+                        uint8_t *out);
+
 void oct_amx_pack_a(const oct_operand *a, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
                     void *panel);
 void oct_amx_pack_b(const oct_operand *b, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
@@ -79,5 +88,10 @@ void oct_amx_pack_end(oct_amx_packer *p);
 
 /* Looks up half of the block at `at`: for codes that aren't normal. */
 void oct_amx_pack_half(oct_amx_packer *p, int half);
+
+/* Rows of A by rows of B from the operands, as `exact` has it; a step is one of its chunks. */
+void oct_amx_multiply_operands(const oct_operand *a, int64_t a_row, int64_t a_rows,
+                               const oct_operand *b, int64_t b_row, int64_t b_rows, int64_t k,
+                               int64_t kc, oct_amx_sums *s);
 
 #endif

@@ -204,8 +204,9 @@ static void write_head(const oct_operand *x, int64_t row, int64_t n_rows, int64_
 }
 
 /* 64 codes of k of sixteen rows, copied: for rows that aren't all there, or lie strided. */
-static void gather_codes(const oct_operand *x, int64_t row, __mmask16 lanes, int64_t k, int64_t n_k,
-                         uint8_t *out) {
+void oct_amx_copy_codes(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k, int64_t n_k,
+                        uint8_t *out) {
+    const __mmask16 lanes = oct_lanes_below(n_rows);
     __m512i v[16];
     if (x->layout == OCT_K_CONTIGUOUS) {
         oct_load_16_rows(x, row, lanes, k, n_k, v);
@@ -262,7 +263,7 @@ void oct_amx_pack_a(const oct_operand *a, int64_t row, int64_t n_rows, int64_t k
             int64_t ld = a->ld;
             prefetch_next_panel(a, from, k + i);
             if (a->layout != OCT_K_CONTIGUOUS || n < 16 || kc - i < OCT_AMX_PAIR) {
-                gather_codes(a, from, oct_lanes_below(n), k + i, kc - i, copy);
+                oct_amx_copy_codes(a, from, n, k + i, kc - i, copy);
                 codes = copy;
                 ld = OCT_AMX_PAIR;
             }
@@ -342,7 +343,7 @@ __attribute__((noinline)) void oct_amx_pack_half(oct_amx_packer *p, int half) {
     const uint8_t *codes = (const uint8_t *)x->data + row * ld + p->head.k + p->at;
     if (x->layout != OCT_K_CONTIGUOUS || n < 16 || p->kc - pair < OCT_AMX_PAIR) {
         if (in_pair == 0)
-            gather_codes(x, row, oct_lanes_below(n), p->head.k + pair, p->kc - pair, p->copy[half]);
+            oct_amx_copy_codes(x, row, n, p->head.k + pair, p->kc - pair, p->copy[half]);
         codes = p->copy[half] + in_pair;
         ld = OCT_AMX_PAIR;
     }

@@ -4,37 +4,39 @@
  * A panel of B is only a note of where its rows are. k inside a group of 64 is in the order that
  * decoding leaves it in; A is packed alike.
  *
- * Invariant: an element's sum depends on its row of A and its row of B only. */
+ * Invariant: an element's sum depends on A's panel and its row of B only. */
 #include "kernel/avx512/encode.h"
 #include "kernel/avx512/gemm.h"
 #include "kernel/avx512/words.h"
 #include "kernel/gemm_kernels.h"
 
 enum {
-    MR = OCT_SKINNY_ROWS,
+    MR = 8,
     NR = 32,
     STEP = 4096,
     GROUP = 64, /* k decoded together: two blocks */
     BLOCK = OCT_MX_BLOCK,
-    SCALES_AT_ONCE = 16 * BLOCK, /* k whose scales are loaded together */
-    CHUNK = 1024,                /* k whose sum is begun anew */
-    MAX_COLS = 4                 /* rows of B at a time */
+    SECTION = 16 * BLOCK, /* k whose scales are loaded together */
+    CHUNK = 1024,         /* k whose sum is begun anew */
+    MAX_COLS = 4,         /* rows of B at a time */
+    MAX_TAME = 3,         /* rows of A by SCALED_SUMS: where it takes fewer instructions */
+    AHEAD = 4             /* rows of B from a code to what is fetched meanwhile */
 };
 
 /* --- decoding --- */
 
-/* 64 of k, in an order of their own. */
+/* 64 of k, in an order of their own: the first block in the lower halves. */
 typedef struct decoded {
     __m512 q[4];
 } decoded;
 
-OCT_INLINE decoded decode(const oct_word_table *t, __m512i codes, __m512 scale) {
+OCT_INLINE decoded decode(const oct_word_table *t, __m512i codes, bool zero_is_nan) {
     const __m512i upper = _mm512_set1_epi32((int)0xffff0000u);
     const __m512i sign = _mm512_set1_epi8((char)0x80);
     __m512i low = _mm512_permutex2var_epi8(t->low[0], codes, t->low[1]);
     __m512i high = _mm512_permutex2var_epi8(t->high[0], codes, t->high[1]);
     high = _mm512_ternarylogic_epi32(high, codes, sign, 0xf8);
-    if (t->zero_is_nan) { /* 0x80 looked up zero */
+    if (zero_is_nan) { /* 0x80 looked up zero */
         __mmask64 nan = _mm512_cmpeq_epi8_mask(codes, sign);
         low = _mm512_mask_set1_epi8(low, nan, (char)0xff);
         high = _mm512_mask_set1_epi8(high, nan, (char)0xff);
@@ -45,10 +47,12 @@ OCT_INLINE decoded decode(const oct_word_table *t, __m512i codes, __m512 scale) 
     d.q[1] = _mm512_castsi512_ps(_mm512_and_si512(first, upper));
     d.q[2] = _mm512_castsi512_ps(_mm512_slli_epi32(second, 16));
     d.q[3] = _mm512_castsi512_ps(_mm512_and_si512(second, upper));
-#pragma GCC unroll 4
-    for (int q = 0; q < 4; q++)
-        d.q[q] = _mm512_mul_ps(d.q[q], scale);
     return d;
+}
+
+/* Of a group: the first block's in the lower half. From memory, where it takes no shuffle. */
+OCT_INLINE __m512 group_scale(const float *scales) {
+    return _mm512_mask_mov_ps(_mm512_set1_ps(scales[0]), 0xff00, _mm512_set1_ps(scales[1]));
 }
 
 /* The factors of the (at most 16) blocks that hold k .. k+n_k-1 of one row; k is a multiple of 32.
@@ -76,12 +80,6 @@ OCT_INLINE __m512 block_scales(const oct_operand *x, int64_t row, int64_t k, int
     return oct_e8m0_lanes(_mm512_cvtepu8_epi32(codes));
 }
 
-/* Of group g of them: one for k below 32, one for the others. */
-OCT_INLINE __m512 group_scale(__m512 blocks, int g) {
-    const __m512i second = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
-    return _mm512_permutexvar_ps(_mm512_add_epi32(second, _mm512_set1_epi32(2 * g)), blocks);
-}
-
 /* --- packing --- */
 
 /* A panel of B: where its rows are. */
@@ -107,115 +105,186 @@ OCT_INLINE __m512i codes_of_row(const oct_operand *x, int64_t row, int64_t k, in
     return _mm512_load_si512(bytes);
 }
 
-/* [k / 64][row][4][16] floats, of n_rows rows. */
+/* Begins a panel of A. */
+typedef struct panel_head {
+    alignas(64) bool is_tame; /* products with codes neither overflow nor underflow */
+} panel_head;
+
+/* Lanes whose size is neither 0 nor within 2^+-80. */
+OCT_INLINE __mmask16 wild_lanes(__m512 x) {
+    const __m512 size = _mm512_abs_ps(x);
+    const __mmask16 nonzero = _mm512_cmp_ps_mask(size, _mm512_setzero_ps(), _CMP_NEQ_UQ);
+    return _mm512_cmp_ps_mask(size, _mm512_set1_ps(0x1p80f), _CMP_NLE_UQ) |
+           _mm512_mask_cmp_ps_mask(nonzero, size, _mm512_set1_ps(0x1p-80f), _CMP_LT_OQ);
+}
+
+/* The head, then [k / 64][row][4][16] floats, of n_rows rows. */
 static void pack_a(const oct_operand *a, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
                    void *panel) {
-    float *to = panel;
-    oct_word_table t = oct_word_table_make(a->dtype);
+    panel_head *head = panel;
+    float *to = (float *)(void *)(head + 1);
+    const oct_word_table t = oct_word_table_make(a->dtype);
+    __mmask16 wild = 0;
     for (int64_t i = 0; i < kc; i += GROUP)
         for (int64_t r = 0; r < n_rows; r++, to += GROUP) {
-            __m512 scale = group_scale(block_scales(a, row + r, k + i, kc - i), 0);
-            decoded d = decode(&t, codes_of_row(a, row + r, k + i, kc - i), scale);
-            for (int q = 0; q < 4; q++)
-                _mm512_store_ps(to + 16 * q, d.q[q]);
+            alignas(64) float scales[16];
+            _mm512_store_ps(scales, block_scales(a, row + r, k + i, kc - i));
+            decoded d = decode(&t, codes_of_row(a, row + r, k + i, kc - i), t.zero_is_nan);
+            for (int q = 0; q < 4; q++) {
+                __m512 x = _mm512_mul_ps(d.q[q], group_scale(scales));
+                wild |= wild_lanes(x);
+                _mm512_store_ps(to + 16 * q, x);
+            }
         }
+    head->is_tame = !wild;
 }
 
 /* --- multiplying --- */
 
-/* While the code at k of a row's kc codes is read: a little further in the row, or, `beyond`
- * further, at the beginning of what is read after it. */
-OCT_INLINE void prefetch_codes(const uint8_t *codes, int64_t k, int64_t kc, int64_t beyond) {
-    enum { DISTANCE = 1024 };
-    _mm_prefetch((const char *)codes + DISTANCE + (k + DISTANCE < kc ? 0 : beyond), _MM_HINT_T0);
-}
+/* What the scales of B's blocks are multiplied with. */
+typedef enum scaling {
+    SCALED_ELEMENTS, /* the decoded codes */
+    SCALED_SUMS      /* sums over four codes of a block: for a few tame rows of A */
+} scaling;
 
-/* Some rows of B on their way through the registers. */
-typedef struct reading {
+/* Some rows of A by some rows of B, from `first` on, for kc of k. */
+typedef struct block {
+    const float *a; /* without a panel's head */
     const panel_note *b;
-    const uint8_t *codes;
-    int64_t first, kc, beyond;
-    oct_word_table table;
-    __m512 scales[MAX_COLS]; /* of 16 blocks of each row */
-} reading;
+    const oct_word_table *table;
+    int64_t first, k, kc;
+    int64_t ahead; /* from a code to what is fetched meanwhile */
+    float *acc;
+    int64_t ld_acc;
+    oct_accumulate accumulate;
+} block;
 
-OCT_INLINE reading begin_reading(const panel_note *b, int64_t first, int64_t kc, int64_t beyond,
-                                 bool zero_is_nan) {
-    const oct_operand *x = &b->operand;
-    reading r = {
-        .b = b, .first = first, .kc = kc, .beyond = beyond, .table = oct_word_table_make(x->dtype)};
-    r.codes = (const uint8_t *)x->data + (b->row + first) * x->ld + b->k;
-    r.table.zero_is_nan = zero_is_nan;
-    return r;
+/* Rows of B whose scales are too large for SCALED_SUMS: an element times its scale may overflow. */
+OCT_INLINE uint32_t has_large(__m512 scales) {
+    const __m512 most = _mm512_set1_ps(0x1p112f);
+    return _mm512_cmp_ps_mask(_mm512_abs_ps(scales), most, _CMP_NLE_UQ) != 0;
 }
 
-/* The codes of the group at k of row j, and their factors in *scale. k ascends by groups
- * from 0. */
-OCT_INLINE __m512i next_codes(reading *r, int64_t k, int j, __m512 *scale) {
-    const oct_operand *x = &r->b->operand;
-    const uint8_t *codes = r->codes + j * x->ld + k;
-    if (k % SCALES_AT_ONCE == 0)
-        r->scales[j] = block_scales(x, r->b->row + r->first + j, r->b->k + k, r->kc - k);
-    prefetch_codes(codes, k, r->kc, r->beyond);
-    *scale = group_scale(r->scales[j], (int)(k / GROUP % 8));
-    return _mm512_maskz_loadu_epi8(oct_bytes_below(r->kc - k), codes);
-}
-
-/* `rows` rows of A by `cols` rows of B, both constants. */
-OCT_INLINE void multiply_rows(const float *a, const panel_note *b, int64_t first, int64_t kc,
-                              int64_t beyond, float *acc, int64_t ld_acc, oct_accumulate accumulate,
-                              int rows, int cols, bool zero_is_nan) {
-    reading r = begin_reading(b, first, kc, beyond, zero_is_nan);
+/* Sums of some rows of A by some of B on their way. */
+typedef struct sums {
     __m512 s[MR][MAX_COLS];
+} sums;
+
+/* One group. By SCALED_ELEMENTS a row of A is loaded once for all rows of B; by SCALED_SUMS each
+ * row of B is through with before the next, or registers wouldn't be enough. */
+OCT_INLINE void multiply_group(sums *s, const float *a, const __m512i *codes,
+                               const float (*scales)[16], const oct_word_table *table, int rows,
+                               int cols, bool zero_is_nan, scaling how) {
+    decoded d[MAX_COLS];
+#pragma GCC unroll 4
+    for (int j = 0; j < cols; j++) {
+        const __m512 scale = group_scale(scales[j]);
+        d[j] = decode(table, codes[j], zero_is_nan);
+        if (how == SCALED_ELEMENTS) {
+#pragma GCC unroll 4
+            for (int q = 0; q < 4; q++)
+                d[j].q[q] = _mm512_mul_ps(d[j].q[q], scale);
+            continue;
+        }
+#pragma GCC unroll 4
+        for (int i = 0; i < rows; i++) {
+            __m512 t = _mm512_mul_ps(d[j].q[0], _mm512_load_ps(a + i * GROUP));
+#pragma GCC unroll 3
+            for (int q = 1; q < 4; q++)
+                t = _mm512_fmadd_ps(d[j].q[q], _mm512_load_ps(a + i * GROUP + 16 * q), t);
+            s->s[i][j] = _mm512_fmadd_ps(t, scale, s->s[i][j]);
+        }
+    }
+    if (how == SCALED_SUMS)
+        return;
+#pragma GCC unroll 4
+    for (int q = 0; q < 4; q++)
+#pragma GCC unroll 8
+        for (int i = 0; i < rows; i++) {
+            __m512 y = _mm512_load_ps(a + i * GROUP + 16 * q);
+            __asm__("" : "+v"(y)); /* or each row of B would load it, which takes longer */
+#pragma GCC unroll 4
+            for (int j = 0; j < cols; j++)
+                s->s[i][j] = _mm512_fmadd_ps(d[j].q[q], y, s->s[i][j]);
+        }
+}
+
+/* `rows` rows of A by `cols` rows of B, both constants. Rows of B in the result, bit by bit, were
+ * not done. */
+OCT_INLINE uint32_t multiply_rows(const block *m, int rows, int cols, bool zero_is_nan,
+                                  scaling how) {
+    const oct_operand *x = &m->b->operand;
+    const int64_t row = m->b->row + m->first, begin = m->b->k + m->k, ld = x->ld;
+    const uint8_t *codes = (const uint8_t *)x->data + row * ld + begin;
+    const float *a = m->a;
+    const oct_word_table table = *m->table;
+    alignas(64) float scales[MAX_COLS][SECTION / BLOCK];
+    uint32_t large = 0;
+    sums s;
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
         for (int j = 0; j < cols; j++)
-            s[i][j] = _mm512_setzero_ps();
-    for (int64_t k = 0; k < kc; k += GROUP, a += rows * GROUP) {
-        decoded d[MAX_COLS];
-#pragma GCC unroll 4
+            s.s[i][j] = _mm512_setzero_ps();
+    for (int64_t k = 0; k < m->kc; k += SECTION) {
+        const int64_t n = m->kc - k < SECTION ? m->kc - k : SECTION;
+        int64_t i = 0;
+        __m512i c[MAX_COLS];
         for (int j = 0; j < cols; j++) {
-            __m512 scale;
-            __m512i codes = next_codes(&r, k, j, &scale);
-            d[j] = decode(&r.table, codes, scale);
+            __m512 y = block_scales(x, row + j, begin + k, n);
+            large |= has_large(y) << j;
+            _mm512_store_ps(scales[j], y);
         }
+        for (; i + GROUP <= n; i += GROUP, a += rows * GROUP, codes += GROUP) {
 #pragma GCC unroll 4
-        for (int q = 0; q < 4; q++)
-#pragma GCC unroll 8
-            for (int i = 0; i < rows; i++) {
-                __m512 x = _mm512_load_ps(a + i * GROUP + 16 * q);
-                __asm__("" : "+v"(x)); /* or each row of B would load it, which takes longer */
-#pragma GCC unroll 4
-                for (int j = 0; j < cols; j++)
-                    s[i][j] = _mm512_fmadd_ps(d[j].q[q], x, s[i][j]);
+            for (int j = 0; j < cols; j++) {
+                _mm_prefetch((const char *)codes + j * ld + m->ahead, _MM_HINT_T1);
+                c[j] = _mm512_loadu_si512(codes + j * ld);
             }
+            multiply_group(&s, a, c, (const float(*)[16]) & scales[0][i / BLOCK], &table, rows,
+                           cols, zero_is_nan, how);
+        }
+        if (i < n) {
+#pragma GCC unroll 4
+            for (int j = 0; j < cols; j++)
+                c[j] = _mm512_maskz_loadu_epi8(oct_bytes_below(n - i), codes + j * ld);
+            multiply_group(&s, a, c, (const float(*)[16]) & scales[0][i / BLOCK], &table, rows,
+                           cols, zero_is_nan, how);
+        }
     }
-    /* Unrolled, or the sums would live in memory. */
+    if (how == SCALED_ELEMENTS)
+        large = 0;
+        /* Unrolled, or the sums would live in memory. */
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
         for (int j = 0; j < cols; j++) {
-            float *to = acc + i * ld_acc + first + j, sum = _mm512_reduce_add_ps(s[i][j]);
-            *to = accumulate == OCT_ADD_TO_OUTPUT ? *to + sum : sum;
+            float *to = m->acc + i * m->ld_acc + m->first + j,
+                  sum = _mm512_reduce_add_ps(s.s[i][j]);
+            if (!(large >> j & 1))
+                *to = m->accumulate == OCT_ADD_TO_OUTPUT ? *to + sum : sum;
         }
+    return large;
 }
 
-/* Rows of A by some rows of B, from `first` on, for kc of k. */
-typedef void rows_fn(const float *a, const panel_note *b, int64_t first, int64_t kc, int64_t beyond,
-                     float *acc, int64_t ld_acc, oct_accumulate accumulate);
+typedef uint32_t rows_fn(const block *m);
 
-#define ROWS_FN(rows, cols)                                                                        \
-    static void rows_##rows##_##cols(const float *a, const panel_note *b, int64_t first,           \
-                                     int64_t kc, int64_t beyond, float *acc, int64_t ld_acc,       \
-                                     oct_accumulate accumulate) {                                  \
-        if (b->operand.dtype == OCT_HIF8)                                                          \
-            multiply_rows(a, b, first, kc, beyond, acc, ld_acc, accumulate, rows, cols, true);     \
-        else                                                                                       \
-            multiply_rows(a, b, first, kc, beyond, acc, ld_acc, accumulate, rows, cols, false);    \
+#define ROWS_FN(name, rows, cols, how)                                                             \
+    static uint32_t name(const block *m) {                                                         \
+        return m->table->zero_is_nan ? multiply_rows(m, rows, cols, true, how)                     \
+                                     : multiply_rows(m, rows, cols, false, how);                   \
     }
-#define ROWS_FNS(rows, cols) ROWS_FN(rows, cols) ROWS_FN(rows, 1)
+#define ROWS_FNS(rows, cols)                                                                       \
+    ROWS_FN(rows_##rows##_##cols, rows, cols, SCALED_ELEMENTS)                                     \
+    ROWS_FN(rows_##rows, rows, 1, SCALED_ELEMENTS)
 
+#define TAME_FNS(rows)                                                                             \
+    ROWS_FN(tame_##rows##_4, rows, 4, SCALED_SUMS)                                                 \
+    ROWS_FN(tame_##rows, rows, 1, SCALED_SUMS)
+
+TAME_FNS(1)
+TAME_FNS(2)
+TAME_FNS(3)
 ROWS_FNS(1, 4)
 ROWS_FNS(2, 4)
 ROWS_FNS(3, 2)
@@ -225,34 +294,59 @@ ROWS_FNS(6, 2)
 ROWS_FNS(7, 2)
 ROWS_FNS(8, 2)
 
+#undef TAME_FNS
 #undef ROWS_FNS
 #undef ROWS_FN
 
-/* An element's sum is that of chunks of k, each of which leaves eight rows of A in L1. One or two
- * rows stay there whole, so B is read along its rows; else chunk by chunk of the panel. */
+/* How a panel of B is gone through: several rows at a time, `run` rows for a chunk of k before the
+ * next chunk. */
+typedef struct course {
+    rows_fn *several, *one;
+    int64_t width, run, chunk;
+} course;
+
+/* A few tame rows of A are read from L2 fast enough, so B is read along its rows. Else chunks of A
+ * stay in L1. */
+static course choose_course(int64_t n_rows, bool is_tame) {
+    static rows_fn *const several[MR] = {rows_1_4, rows_2_4, rows_3_2, rows_4_2,
+                                         rows_5_2, rows_6_2, rows_7_2, rows_8_2};
+    static rows_fn *const one[MR] = {rows_1, rows_2, rows_3, rows_4,
+                                     rows_5, rows_6, rows_7, rows_8};
+    static rows_fn *const several_tame[MAX_TAME] = {tame_1_4, tame_2_4, tame_3_4};
+    static rows_fn *const one_tame[MAX_TAME] = {tame_1, tame_2, tame_3};
+    if (is_tame && n_rows <= MAX_TAME)
+        return (course){several_tame[n_rows - 1], one_tame[n_rows - 1], 4, 4, STEP};
+    return (course){several[n_rows - 1], one[n_rows - 1], n_rows <= 2 ? 4 : 2, NR, CHUNK};
+}
+
+/* n rows of B from m->first on. Those that SCALED_SUMS leaves out are done one by one. */
+static void multiply_cols(block *m, const course *c, int64_t n_rows, int64_t n) {
+    uint32_t left = n == 1 ? c->one(m) : c->several(m);
+    const int64_t first = m->first;
+    const course exact = choose_course(n_rows, false);
+    for (; left; left &= left - 1) {
+        m->first = first + __builtin_ctz(left);
+        exact.one(m);
+    }
+    m->first = first + n;
+}
+
 static void multiply(const void *a_panel, const void *b_panel, int64_t kc, float *acc,
                      int64_t ld_acc, int64_t n_rows, int64_t n_cols, oct_accumulate accumulate) {
-    static rows_fn *const many[MR] = {rows_1_4, rows_2_4, rows_3_2, rows_4_2,
-                                      rows_5_2, rows_6_2, rows_7_2, rows_8_2};
-    static rows_fn *const one[MR] = {rows_1_1, rows_2_1, rows_3_1, rows_4_1,
-                                     rows_5_1, rows_6_1, rows_7_1, rows_8_1};
-    const bool along = n_rows <= 2;
-    const int64_t width = along ? 4 : 2, step = along ? width : NR;
-    panel_note b = *(const panel_note *)b_panel;
-    const int64_t ld = b.operand.ld, begin = b.k;
-    for (int64_t first = 0; first < n_cols; first += step)
-        for (int64_t k = 0; k < kc; k += CHUNK) {
-            const float *a = (const float *)a_panel + k * n_rows;
-            const int64_t n = kc - k < CHUNK ? kc - k : CHUNK;
-            const int64_t end = n_cols - first < step ? n_cols : first + step;
-            const int64_t beyond = !along ? width * ld - n : k + n < kc ? 0 : width * ld - kc;
-            const oct_accumulate how = k > 0 ? OCT_ADD_TO_OUTPUT : accumulate;
-            int64_t j = first;
-            b.k = begin + k;
-            for (; j + width <= end; j += width)
-                many[n_rows - 1](a, &b, j, n, beyond, acc, ld_acc, how);
-            for (; j < end; j++)
-                one[n_rows - 1](a, &b, j, n, beyond, acc, ld_acc, how);
+    const panel_head *head = a_panel;
+    const panel_note *b = b_panel;
+    const oct_word_table table = oct_word_table_make(b->operand.dtype);
+    const course c = choose_course(n_rows, head->is_tame);
+    block m = {
+        .b = b, .table = &table, .ahead = AHEAD * b->operand.ld, .acc = acc, .ld_acc = ld_acc};
+    for (int64_t first = 0; first < n_cols; first += c.run)
+        for (m.k = 0; m.k < kc; m.k += c.chunk) {
+            const int64_t end = n_cols - first < c.run ? n_cols : first + c.run;
+            m.a = (const float *)(const void *)(head + 1) + m.k * n_rows;
+            m.kc = kc - m.k < c.chunk ? kc - m.k : c.chunk;
+            m.accumulate = m.k > 0 ? OCT_ADD_TO_OUTPUT : accumulate;
+            for (m.first = first; m.first < end;)
+                multiply_cols(&m, &c, n_rows, m.first + c.width <= end ? c.width : 1);
         }
 }
 
@@ -263,7 +357,7 @@ const oct_gemm_kernels oct_gemm_skinny_kernels_avx512 = {
     .NC = NR * 16,
     .k_step = STEP,
     .a_bytes_per_k = MR * sizeof(float),
-    .a_bytes_fixed = (GROUP - 1) * MR * sizeof(float),
+    .a_bytes_fixed = sizeof(panel_head) + (GROUP - 1) * MR * sizeof(float),
     .b_bytes_fixed = sizeof(panel_note),
     .pack_a = pack_a,
     .pack_b = pack_b,

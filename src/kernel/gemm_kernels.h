@@ -84,7 +84,7 @@ typedef struct oct_gemm_kernels {
     /* s(i,j) = sum over k' < kc of a(i,k') b(j,k'), from 0, by fma in order of k'; then
      * acc[i * ld_acc + j] = s (OVERWRITE) or acc + s (ADD_TO_OUTPUT), for i < n_rows <= MR and
      * j < n_cols <= NR. Nothing else is written: acc may be C itself. kc >= 1. acc is aligned as a
-     * float only. */
+     * float only. NULL: the set has `multiply_block`. */
     void (*multiply)(const void *a_panel, const void *b_panel, int64_t kc, float *acc,
                      int64_t ld_acc, int64_t n_rows, int64_t n_cols, oct_accumulate accumulate);
 

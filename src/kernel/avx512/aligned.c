@@ -334,18 +334,6 @@ static void multiply_block(const oct_gemm_block *block) {
         _mm_sfence();
 }
 
-static void multiply(const void *a_panel, const void *b_panel, int64_t kc, float *acc,
-                     int64_t ld_acc, int64_t n_rows, int64_t n_cols, oct_accumulate accumulate) {
-    multiply_block(&(oct_gemm_block){.a = a_panel,
-                                     .b = b_panel,
-                                     .kc = kc,
-                                     .acc = acc,
-                                     .ld_acc = ld_acc,
-                                     .n_rows = n_rows,
-                                     .n_cols = n_cols,
-                                     .accumulate = accumulate});
-}
-
 const oct_gemm_kernels oct_gemm_aligned_kernels_avx512 = {
     .MR = MR,
     .NR = NR,
@@ -359,7 +347,6 @@ const oct_gemm_kernels oct_gemm_aligned_kernels_avx512 = {
     .b_bytes_fixed = OCT_PANEL_BYTES_FIXED(OCT_PANEL_B_BYTES_PER_K),
     .pack_a = pack_a,
     .pack_b = pack_b,
-    .multiply = multiply,
     .multiply_block = multiply_block,
     .store = oct_gemm_store_avx512,
 };

@@ -5,8 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define MAX_LENGTH                                                                                 \
-    127 /* longer names are compared by their first characters: enough to name a neighbour */
+#define MAX_LENGTH 127 /* of longer names the first characters are compared */
 
 static int fold(char c) {
     return c == '-' ? '_' : tolower((unsigned char)c);
@@ -52,7 +51,9 @@ const char *oct_nearest_name(const char *name, const char *const *names, size_t 
     }
     if (!best)
         return NULL;
-    size_t a = strlen(name), b = strlen(best), longer = a > b ? a : b;
-    size_t limit = longer / 3 > 2 ? longer / 3 : 2;
-    return best_distance <= limit ? best : NULL;
+    size_t a = strlen(name), b = strlen(best), shorter = a < b ? a : b, longer = a < b ? b : a;
+    if (longer > MAX_LENGTH)
+        return NULL;
+    size_t limit = shorter / 3 > 1 ? shorter / 3 : 1;
+    return best_distance <= limit && best_distance < longer ? best : NULL;
 }

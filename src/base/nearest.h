@@ -8,8 +8,8 @@
  */
 size_t oct_edit_distance(const char *a, const char *b);
 
-/* The closest of `names`, or NULL when none is near (further than a third of the longer length, at
- * least 2). */
+/* The closest of `names`, or NULL when none is near: a slip for each three characters of the
+ * shorter name is near, and one slip in a shorter name that keeps a character. */
 const char *oct_nearest_name(const char *name, const char *const *names, size_t n_names);
 
 #endif

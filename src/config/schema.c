@@ -55,6 +55,20 @@ static const char *nearest_in_section(const oct_schema *schema, const char *name
     return best;
 }
 
+/* Whether the section of `name`, `length` long, and its last part are each near the row's: a right
+ * section doesn't bring another key nearer. */
+static bool near_in_both_parts(const char *name, size_t length, const char *row) {
+    char section[128], own[128];
+    size_t row_length = section_length(row);
+    if (!length || length >= sizeof section || row_length >= sizeof own)
+        return false;
+    snprintf(section, sizeof section, "%.*s", (int)length, name);
+    snprintf(own, sizeof own, "%.*s", (int)row_length, row);
+    const char *candidate = own, *last = row + row_length + 1;
+    return oct_nearest_name(section, &candidate, 1) &&
+           oct_nearest_name(name + length + 1, &last, 1);
+}
+
 const char *oct_schema_nearest(const oct_schema *schema, const char *name) {
     size_t length = section_length(name);
     const char *near = length ? nearest_in_section(schema, name, length) : NULL;
@@ -70,7 +84,7 @@ const char *oct_schema_nearest(const oct_schema *schema, const char *name) {
     for (size_t i = 0; i < schema->n; i++) {
         const char *row = schema->keys[i].name;
         size_t distance = oct_edit_distance(name, row);
-        if (distance < best_distance && oct_nearest_name(name, &row, 1)) {
+        if (distance < best_distance && near_in_both_parts(name, length, row)) {
             near = row;
             best_distance = distance;
         }

@@ -107,6 +107,24 @@ static void given_a_misspelt_name_the_neighbour_is_named(void **state) {
     assert_string_equal(oct_nearest_name("recipe-nmae", names, 4), "recipe_name");
     assert_string_equal(oct_nearest_name("filter_fqn", names, 4), "filter_fqns");
     assert_null(oct_nearest_name("zebra", names, 4));
+    assert_string_equal(oct_nearest_name("gem", names, 4), "gemm");
+}
+
+static void given_a_name_unlike_the_known_ones_none_is_named(void **state) {
+    (void)state;
+    const char *names[] = {"lr", "gemm", "seed", "scale_mode"};
+    const char *odd[] = {"", "x", "xy", "=", "ab", "abcd", "12", "sc", "mode", "lrrr", "\"\""};
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++)
+        assert_null(oct_nearest_name(odd[i], names, 4));
+    char text[3001];
+    for (size_t n = 20; n < sizeof text; n = n * 3 / 2) { /* as long as you like, of one letter */
+        memset(text, 's', n);
+        text[n] = '\0';
+        assert_null(oct_nearest_name(text, names, 4));
+    }
+    memset(text, 'x', sizeof text - 1); /* equal in all that is compared, and still another */
+    const char *cut = text + 2000;
+    assert_null(oct_nearest_name(text, &cut, 1));
 }
 
 static void fill_square(void *context, int64_t task, int thread) {
@@ -215,6 +233,7 @@ int main(void) {
         cmocka_unit_test(given_a_mark_release_gives_the_same_memory_again),
         cmocka_unit_test(given_the_published_keys_philox_gives_the_published_words),
         cmocka_unit_test(given_a_misspelt_name_the_neighbour_is_named),
+        cmocka_unit_test(given_a_name_unlike_the_known_ones_none_is_named),
         cmocka_unit_test(given_any_thread_count_every_task_runs_once),
         cmocka_unit_test(given_a_refused_write_the_old_file_stays),
         cmocka_unit_test(given_any_character_its_utf8_is_known_and_nothing_else_is),

@@ -44,7 +44,8 @@ static oct_status generate(const char *path, const generate_options *options, oc
 oct_status cli_generate(int argc, char **argv, oct_error *err) {
     generate_options values = {.prompt = "", .max_new = 128, .temperature = 0.8, .top_k = 50};
     const cli_option options[] = {
-        {"prompt", CLI_TEXT, &values.prompt, "TEXT", "what to continue; default: nothing", 0, 0},
+        {"prompt", CLI_TEXT, &values.prompt, "TEXT", "what to continue; default: an empty text", 0,
+         0},
         {"max-new-tokens", CLI_INTEGER, &values.max_new, "N", "default: 128", 1, 1 << 20},
         {"temperature", CLI_REAL, &values.temperature, "T",
          "0 takes the likeliest token; default: 0.8", 0, 1000},
@@ -55,7 +56,7 @@ oct_status cli_generate(int argc, char **argv, oct_error *err) {
          "bf16, fp32, mxfp8, hif8, ...; default: the one it was trained with", 0, 0},
         {"tokenizer", CLI_NAME, &values.tokenizer, "PATH", "default: the one of the training", 0,
          0}};
-    const cli_spec spec = {.usage = "octet generate CKPT --prompt TEXT [options]",
+    const cli_spec spec = {.usage = "octet generate CKPT [--prompt TEXT] [options]",
                            .summary = "Continues a prompt. CKPT is a step-N folder, a folder of "
                                       "them or a run's dump folder.",
                            .options = options,

@@ -86,7 +86,8 @@ static oct_status set_value(const cli_option *option, const char *text, oct_erro
     }
     case CLI_REAL: {
         double value = strtod(text, &end);
-        if (errno == ERANGE || end == text || *end || !isfinite(value) || !in_range(option, value))
+        bool decimal = end != text && !*end && !strpbrk(text, "xX");
+        if (errno == ERANGE || !decimal || !isfinite(value) || !in_range(option, value))
             return fail_number(option, text, err);
         *(double *)option->value = value;
         return OCT_OK;
@@ -134,6 +135,8 @@ static oct_status read_option(const cli_spec *spec, int argc, char **argv, int *
             args->overrides[args->n_overrides++] = argv[++*i];
         return OCT_OK;
     }
+    if (!option && equals && same_name(name, n, "help"))
+        return oct_fail(err, OCT_INVALID, "--help: takes no value; got '%.100s'", equals + 1);
     if (!option)
         return fail_unknown(spec, name, n, err);
     if (equals)

@@ -17,6 +17,14 @@ class Usage(Program):
     def test_given_a_misspelt_option_its_neighbour_is_named(self):
         self.refused(["info", "--hep"], "--help")
 
+    def test_given_a_value_for_help_it_is_refused(self):
+        for command in (["train"], ["plan", "x"], ["tokenizer", "train"], ["info"]):
+            self.refused(command + ["--help=3"], "--help: takes no value; got '3'")
+
+    def test_given_hexadecimal_numbers_they_are_refused(self):
+        self.refused(["generate", "x", "--temperature=0x1p0"], "--temperature", "a number", "0x1p0")
+        self.refused(["generate", "x", "--seed=0x10"], "--seed", "an integer", "0x10")
+
     def test_given_an_operand_too_many_the_usage_is_shown(self):
         self.refused(["info", "x"], "usage: octet info")
 

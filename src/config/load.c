@@ -192,11 +192,12 @@ static oct_status load(const char *path, const char *const *overrides, int n, oc
 oct_status oct_job_load(const char *path, const char *const *overrides, int n, oct_job *job,
                         oct_error *err) {
     *job = (oct_job){0};
-    const char *named = oct_override_config_file(overrides, n);
+    const char *named;
+    oct_status status = oct_override_config_file(overrides, n, &named, err);
+    if (status)
+        return status;
     if (path && named)
-        return oct_fail(err, OCT_INVALID,
-                        "command line: job.config_file: two job files; expected one; got %s and %s",
-                        path, named);
+        return oct_override_two_files(path, named, err);
     if (!path)
         path = named;
     if (!path || !*path)

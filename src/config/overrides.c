@@ -139,12 +139,40 @@ static bool is_config_file(const argument *a) {
            strcasecmp(a->name, "job.config-file") == 0;
 }
 
-const char *oct_override_config_file(const char *const *overrides, int n) {
+oct_status oct_override_two_files(const char *a, const char *b, oct_error *err) {
+    return oct_fail(err, OCT_INVALID,
+                    "%s: --job.config_file: two job files; expected one; got %.300s and %.300s",
+                    OCT_COMMAND_LINE, a, b);
+}
+
+oct_status oct_override_config_file(const char *const *overrides, int n, const char **path,
+                                    oct_error *err) {
     argument a;
-    for (int i = 0; i < n; i++)
-        if (split(overrides[i], &a) && is_config_file(&a))
-            return a.value ? a.value : i + 1 < n ? overrides[i + 1] : NULL;
-    return NULL;
+    *path = NULL;
+    for (int i = 0; i < n; i++) {
+        if (!split(overrides[i], &a) || !is_config_file(&a))
+            continue;
+        const char *value = a.value ? a.value : i + 1 < n ? overrides[i + 1] : "--";
+        if (!a.value && strncmp(value, "--", 2) == 0)
+            return oct_fail(err, OCT_INVALID,
+                            "%s: --%s: the value is missing; expected a .toml or .yaml file",
+                            OCT_COMMAND_LINE, a.name);
+        if (*path)
+            return oct_override_two_files(*path, value, err);
+        *path = value;
+    }
+    return OCT_OK;
+}
+
+/* Of a text that split doesn't take. */
+static oct_status fail_argument(oct_loader *l, const char *text) {
+    if (strncmp(text, "--", 2) == 0 && strcspn(text + 2, "=") > 0)
+        return oct_fail(l->builder.err, OCT_INVALID, "%s: %.100s...: unknown key", OCT_COMMAND_LINE,
+                        text);
+    return oct_fail(l->builder.err, OCT_INVALID,
+                    "%s: an argument has no meaning here; expected --section.key=value; "
+                    "got \"%.100s\"",
+                    OCT_COMMAND_LINE, text);
 }
 
 oct_status oct_loader_apply_overrides(oct_loader *l, const char *const *overrides, int n) {
@@ -152,10 +180,7 @@ oct_status oct_loader_apply_overrides(oct_loader *l, const char *const *override
     argument a;
     for (int i = 0; i < n && !status; i += a.used) {
         if (!split(overrides[i], &a))
-            return oct_fail(l->builder.err, OCT_INVALID,
-                            "%s: an argument has no meaning here; expected --section.key=value; "
-                            "got \"%.100s\"",
-                            OCT_COMMAND_LINE, overrides[i]);
+            return fail_argument(l, overrides[i]);
         if (is_config_file(&a))
             a.used += a.value ? 0 : 1;
         else

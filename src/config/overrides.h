@@ -7,7 +7,10 @@
 
 /* Sets what the n arguments say, over what is set already. */
 oct_status oct_loader_apply_overrides(oct_loader *l, const char *const *overrides, int n);
-/* The path after `--job.config_file`, or NULL. */
-const char *oct_override_config_file(const char *const *overrides, int n);
+/* *path is the one after `--job.config_file`, or NULL. */
+oct_status oct_override_config_file(const char *const *overrides, int n, const char **path,
+                                    oct_error *err);
+/* What is said of two job files; OCT_INVALID. */
+oct_status oct_override_two_files(const char *a, const char *b, oct_error *err);
 
 #endif

@@ -1,6 +1,7 @@
 /* Values into members: see store.h. */
 #include "config/store.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 #include <strings.h>
@@ -62,6 +63,9 @@ static oct_status store_number(oct_loader *l, const oct_key *key, const oct_valu
     if (!absent && is_count(key->range) && x > MAX_COUNT)
         return oct_loader_fail(l, place, key->name, "the value is impossible",
                                "an integer of at most 2147483647", value);
+    if (key->type == OCT_KEY_FLOAT && isfinite(x) && fabs(x) > FLT_MAX)
+        return oct_loader_fail(l, place, key->name, "the value is impossible",
+                               "a number that fits in 32 bits, of at most 3.4e38", value);
     if (!absent && !in_range(key->range, x))
         return fail_row(l, key, place, "the value is impossible", value);
     void *member = member_of(l, key);
@@ -152,6 +156,22 @@ static oct_status store_list(oct_loader *l, const oct_key *key, const oct_value 
     return OCT_OK;
 }
 
+static oct_status store_table(oct_loader *l, const oct_key *key, const oct_value *value,
+                              const char *place) {
+    const oct_value **member = member_of(l, key);
+    if (!member)
+        return OCT_OK;
+    const oct_value *nameless = oct_value_find(value, "");
+    if (nameless && nameless->line && !(place = oct_loader_place(l, nameless->line)))
+        return OCT_NO_MEMORY;
+    if (nameless)
+        return oct_fail(l->builder.err, OCT_INVALID,
+                        "%s: %s%s: a key in it is empty; expected a name", place,
+                        oct_loader_dashes(place), key->name);
+    *member = value->kind == OCT_VALUE_TABLE ? value : NULL;
+    return OCT_OK;
+}
+
 /* The type the row wants, loosely: null where the default is none, an integer for a float. */
 static bool has_type(const oct_key *key, const oct_value *value) {
     if (value->kind == OCT_VALUE_NULL)
@@ -231,12 +251,8 @@ oct_status oct_loader_store(oct_loader *l, const oct_key *key, const oct_value *
         return store_choice(l, key, value, place);
     case OCT_KEY_LIST:
         return store_list(l, key, value, place);
-    case OCT_KEY_TABLE: {
-        const oct_value **member = member_of(l, key);
-        if (member)
-            *member = value->kind == OCT_VALUE_TABLE ? value : NULL;
-        return OCT_OK;
-    }
+    case OCT_KEY_TABLE:
+        return store_table(l, key, value, place);
     case OCT_KEY_ANY:
         return OCT_OK;
     }

@@ -19,10 +19,11 @@ static bool parse_int(const char *text, int64_t *integer) {
     return *text && !isspace((unsigned char)*text) && !*end && errno == 0;
 }
 
+/* Decimal, as in both forms of job file: strtod takes hexadecimal numbers too. */
 static bool parse_double(const char *text, double *number) {
     char *end;
     *number = strtod(text, &end);
-    return *text && !isspace((unsigned char)*text) && !*end;
+    return *text && !isspace((unsigned char)*text) && !*end && !strpbrk(text, "xX");
 }
 
 /* A text that isn't what the row takes stays a string, and the row's check says so. */
@@ -66,6 +67,12 @@ static const oct_value *parse_list(oct_loader *l, const char *text) {
     return list;
 }
 
+/* "WHAT" of ":LINE: WHAT", which is told of a text without a path. */
+static const char *without_place(const char *message) {
+    const char *what = strstr(message, ": ");
+    return *message == ':' && what ? what + 2 : message;
+}
+
 /* As a YAML file would give it: `auto`, `2`, `[a, b]`, `{apply_modules: [a]}`. */
 static const oct_value *parse_yaml(oct_loader *l, const oct_key *key, const char *text) {
     const oct_value *value = NULL;
@@ -75,8 +82,8 @@ static const oct_value *parse_yaml(oct_loader *l, const oct_key *key, const char
         oct_fail_memory(l->builder.err);
     else if (status)
         oct_fail(l->builder.err, status,
-                 "%s: --%s: expected a value as a YAML file has it; got \"%.100s\"",
-                 OCT_COMMAND_LINE, key->name, text);
+                 "%s: --%s: %s; expected a value as a YAML file has it; got \"%.100s\"",
+                 OCT_COMMAND_LINE, key->name, without_place(cause.message), text);
     return value;
 }
 

@@ -138,6 +138,12 @@ static void given_file_and_command_line_the_latter_wins_and_places_are_kept(void
     oct_job_free(&job);
 }
 
+typedef struct wrong_files {
+    const char *overrides[3];
+    int n;
+    const char *message;
+} wrong_files;
+
 static void given_the_file_on_the_command_line_it_is_loaded(void **state) {
     (void)state;
     oct_job job;
@@ -150,7 +156,24 @@ static void given_the_file_on_the_command_line_it_is_loaded(void **state) {
     assert_string_equal(job.path, "job.toml");
     oct_job_free(&job);
     assert_int_equal(oct_job_load("job.toml", overrides, 3, &job, &err), OCT_INVALID);
-    assert_non_null(strstr(err.message, "two job files"));
+    assert_string_equal(err.message,
+                        "command line: --job.config_file: two job files; expected one; "
+                        "got job.toml and job.toml");
+    static const wrong_files wrong[] = {
+        {{"--job.config_file"}, 1, "--job.config_file: the value is missing; expected a .toml"},
+        {{"--training.steps=3", "--job.config-file"}, 2, "--job.config-file: the value is missing"},
+        {{"--job.config_file", "--training.steps=3"}, 2, "the value is missing"},
+        {{"--job.config_file=job.toml", "--job.config_file", "b"}, 3, "got job.toml and b"},
+    };
+    for (size_t i = 0; i < COUNT(wrong); i++) {
+        for (int named = 0; named < 2; named++) {
+            err = (oct_error){0};
+            assert_int_equal(
+                oct_job_load(named ? "job.toml" : NULL, wrong[i].overrides, wrong[i].n, &job, &err),
+                OCT_INVALID);
+            assert_non_null(strstr(err.message, wrong[i].message));
+        }
+    }
     err = (oct_error){0};
     assert_int_equal(oct_job_load(NULL, NULL, 0, &job, &err), OCT_INVALID);
     assert_string_equal(err.message, "command line: no job file; expected a .toml or .yaml file");
@@ -158,6 +181,11 @@ static void given_the_file_on_the_command_line_it_is_loaded(void **state) {
     assert_int_equal(oct_job_load("missing.toml", NULL, 0, &job, &err), OCT_INVALID);
     assert_string_equal(err.message, "missing.toml: can't be read: No such file or directory");
 }
+
+#define TEN "1234567890"
+#define DEEP SIXTEEN SIXTEEN SIXTEEN SIXTEEN "[" /* 65 levels */
+#define SIXTEEN "[[[[[[[[[[[[[[[["
+#define LONG TEN TEN TEN TEN TEN TEN TEN TEN "123456789" /* 89 characters */
 
 typedef struct wrong_job {
     const char *text, *override, *message;
@@ -300,6 +328,37 @@ static void given_a_wrong_toml_job_one_line_says_where_what_and_expected(void **
         {"", "--training.=3", "command line: --training: a key in it is empty; expected a name"},
         {"", "--training.stepz=3",
          "command line: --training.stepz: unknown key; the nearest known one is --training.steps"},
+        {"", "--training.foo=3",
+         "command line: --training.foo: unknown key; `octet train --help` lists the known ones"},
+        {"", "--trainig.stepps=3",
+         "command line: --trainig.stepps: unknown key; the nearest known one is --training.steps"},
+        {"", "--training." LONG LONG LONG LONG "=3",
+         "command line: --training." LONG "...: unknown key"},
+        {"[model.args]\ndim = 64\n\"\" = 1\n", NULL,
+         "job.toml:3: model.args: a key in it is empty; expected a name"},
+        {"", "--model.args.=3",
+         "command line: --model.args: a key in it is empty; expected a name"},
+        {"[optimizer]\nlr = 1e308\n", NULL,
+         "job.toml:2: optimizer.lr: the value is impossible; expected a number that fits in 32 "
+         "bits, of at most 3.4e38; got 1e+308"},
+        {"", "--optimizer.eps=1e39",
+         "command line: --optimizer.eps: the value is impossible; expected a number that fits in "
+         "32 bits, of at most 3.4e38; got 1e+39"},
+        {"[training]\nmax_norm = 1e300\n", NULL,
+         "job.toml:2: training.max_norm: the value is impossible; expected a number that fits in "
+         "32 bits, of at most 3.4e38; got 1e+300"},
+        {"", "--optimizer.lr=0x1p3",
+         "command line: --optimizer.lr: the type is wrong; expected a number of at least 0; got "
+         "\"0x1p3\""},
+        {"", "--parallelism.module_fqns_per_model_part={a: 1, a: 2}",
+         "command line: --parallelism.module_fqns_per_model_part: a: a key is given twice; first "
+         "on line 1; expected a value as a YAML file has it; got \"{a: 1, a: 2}\""},
+        {"", "--parallelism.module_fqns_per_model_part=*x",
+         "command line: --parallelism.module_fqns_per_model_part: *x: no such anchor before this "
+         "line; expected a value as a YAML file has it; got \"*x\""},
+        {"", "--parallelism.module_fqns_per_model_part=" DEEP,
+         "command line: --parallelism.module_fqns_per_model_part: nested too deeply; at most 64 "
+         "levels; expected a value as a YAML file has it; got \"" DEEP "\""},
         {"", "--training.steps=many",
          "command line: --training.steps: the type is wrong; expected an integer of at least 1; "
          "got "
@@ -640,8 +699,8 @@ static void given_a_wrong_yaml_job_one_line_says_where_what_and_expected(void **
          "command line: --parallel.fully_shard_parallel_size: the value is impossible; expected "
          "auto or an integer of at least 1; got 0"},
         {"", "--features.recompute_plan=[a",
-         "command line: --features.recompute_plan: expected a value as a YAML file has it; got "
-         "\"[a\""},
+         "command line: --features.recompute_plan: not valid YAML: flow sequence without a closing "
+         "bracket; expected a value as a YAML file has it; got \"[a\""},
         {"- a\n", NULL, "job.yaml:1: expected a table of keys; got a list"},
         {"%YAML 9.9\n---\na: 1\n", NULL, "job.yaml: not valid YAML; expected YAML 1.1 to 1.3"},
     };

@@ -33,6 +33,7 @@ typedef struct comparison {
     oct_run runs[MAX_RECIPES];
     int n;
     char *root, *cache; /* <dump_folder>/compare, <dump_folder>/cache */
+    size_t n_root_kept; /* this much of the root's path was there before */
     const char *report;
     char *default_report;
     char cells[MAX_RECIPES + 1][N_COLUMNS][CELL_SIZE];
@@ -93,6 +94,7 @@ static oct_status name_folders(comparison *c, const oct_job *job, oct_error *err
     c->cache = oct_path_join(job->job.dump_folder, "cache");
     if (!c->root || !c->cache)
         return oct_fail_memory(err);
+    c->n_root_kept = oct_path_existing(c->root);
     c->default_report = oct_path_join(c->root, "report.html");
     for (int i = 0; i < c->n; i++) {
         c->folders[i] = oct_path_join(c->root, c->twins[i].recipe);
@@ -332,6 +334,8 @@ static oct_status compare(const cli_args *args, const char *recipes, const char 
     }
     if (status == OCT_OK)
         status = conclude(c, err);
+    if (status != OCT_OK && c->default_report)
+        oct_remove_folders(c->root, c->n_root_kept);
     oct_job_free(&job);
     release(c);
     return status;

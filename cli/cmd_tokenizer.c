@@ -46,12 +46,15 @@ static oct_status train(const cli_args *args, const char *output, const char *sp
     if (!output)
         return oct_fail(err, OCT_INVALID, "--output is missing; expected a folder or FILE.json");
     oct_status status = parse_split(split, &options.split, err);
+    size_t n_kept = oct_path_existing(output);
     if (!status)
         status = output_file(output, &path, err);
     if (!status)
         status = oct_tokenizer_train(args->operands, (size_t)args->n_operands, &options, path,
                                      &n_tokens, err);
     cli_progress_end();
+    if (status)
+        oct_remove_folders(output, n_kept);
     if (!status)
         printf("%s: %lld tokens\n", path, (long long)n_tokens);
     if (!status && n_tokens < vocab_size)

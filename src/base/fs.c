@@ -26,6 +26,10 @@ oct_status oct_status_of_errno(int error) {
     }
 }
 
+oct_status oct_status_of_write_errno(int error) {
+    return error == ENAMETOOLONG ? OCT_INVALID : OCT_FAILED;
+}
+
 static oct_status open_regular(const char *path, int *fd, size_t *n_bytes, oct_error *err) {
     struct stat st;
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO without a writer must not hang */
@@ -115,7 +119,8 @@ oct_status oct_file_write(const char *path, const void *bytes, size_t n_bytes, o
     oct_status status = OCT_OK;
     int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) {
-        status = oct_fail(err, OCT_FAILED, "%s: can't be written: %s", path, strerror(errno));
+        status = oct_fail(err, oct_status_of_write_errno(errno), "%s: can't be written: %s", path,
+                          strerror(errno));
         goto cleanup;
     }
     bool good = write_all(fd, bytes, n_bytes) && fsync(fd) == 0;
@@ -185,8 +190,37 @@ oct_status oct_make_folders(const char *path, oct_error *err) {
     int saved = errno;
     oct_free(copy);
     return good ? OCT_OK
-                : oct_fail(err, OCT_FAILED, "%s: the folder can't be made: %s", path,
-                           strerror(saved));
+                : oct_fail(err, oct_status_of_write_errno(saved),
+                           "%s: the folder can't be made: %s", path, strerror(saved));
+}
+
+/* Where the name before `end` begins, without the slashes before it; 0: it's the first. */
+static size_t parent_length(const char *path, size_t end) {
+    while (end > 0 && path[end - 1] == '/')
+        end--;
+    while (end > 0 && path[end - 1] != '/')
+        end--;
+    return end;
+}
+
+size_t oct_path_existing(const char *path) {
+    size_t n = strlen(path);
+    char *copy = oct_strdup(path);
+    while (copy && n > 0 && !oct_path_exists(copy)) {
+        n = parent_length(path, n);
+        copy[n] = '\0';
+    }
+    oct_free(copy);
+    return n;
+}
+
+void oct_remove_folders(const char *path, size_t n_kept) {
+    char *copy = oct_strdup(path);
+    for (size_t n = strlen(path); copy && n > n_kept; n = parent_length(path, n)) {
+        copy[n] = '\0';
+        rmdir(copy);
+    }
+    oct_free(copy);
 }
 
 oct_status oct_folder_sync(const char *path, oct_error *err) {

@@ -11,6 +11,10 @@
  * where the path is wrong. */
 oct_status oct_status_of_errno(int error);
 
+/* The same of something that can't be made or written: OCT_INVALID only for a name that is too long
+ * for the system, as all else may be otherwise the next time. */
+oct_status oct_status_of_write_errno(int error);
+
 /* The whole file as a NUL-terminated block (oct_free), at most `max_bytes`. A folder, a missing or
  * an unreadable file is OCT_INVALID, no file handle left is OCT_FAILED. */
 oct_status oct_file_read(const char *path, size_t max_bytes, char **text, size_t *n_bytes,
@@ -34,6 +38,11 @@ void oct_file_unmap(oct_mapping *mapping);
 
 /* Creates the folder and its parents; existing is fine. */
 oct_status oct_make_folders(const char *path, oct_error *err);
+/* How many bytes of `path`, in whole names, are a path that exists. */
+size_t oct_path_existing(const char *path);
+/* Removes the folder and its parents as far as they are empty, but none within the first `n_kept`
+ * bytes: with what oct_path_existing said before, this undoes oct_make_folders. */
+void oct_remove_folders(const char *path, size_t n_kept);
 /* fsync of a folder, so that a rename in it survives a crash. */
 oct_status oct_folder_sync(const char *path, oct_error *err);
 bool oct_path_exists(const char *path);

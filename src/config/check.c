@@ -115,6 +115,44 @@ static oct_status check_path(oct_loader *l, const char *key, const char *folder)
                     oct_job_at(l->job, oct_job_is_set(l->job, key) ? key : dump), MAX_BYTES, n);
 }
 
+/* No file system here takes a longer name, and no call a longer path. */
+static oct_status check_path_names(oct_loader *l, const char *key, const char *path) {
+    size_t longest = 0;
+    for (const char *name = path; name && *name; name += strspn(name, "/")) {
+        size_t n = strcspn(name, "/");
+        longest = n > longest ? n : longest;
+        name += n;
+    }
+    if (longest > NAME_MAX)
+        return oct_fail(l->builder.err, OCT_INVALID,
+                        "%s: a name in the path is too long; expected at most %d bytes; got %zu",
+                        oct_job_at(l->job, key), NAME_MAX, longest);
+    if (path && strlen(path) >= PATH_MAX)
+        return oct_fail(l->builder.err, OCT_INVALID,
+                        "%s: the path is too long; expected at most %d bytes; got %zu",
+                        oct_job_at(l->job, key), PATH_MAX - 1, strlen(path));
+    return OCT_OK;
+}
+
+static oct_status check_all_path_names(oct_loader *l) {
+    const oct_job *job = l->job;
+    const struct {
+        const char *key, *path;
+    } paths[] = {{"job.dump_folder", job->job.dump_folder},
+                 {"job.save_config_file", job->job.save_config_file},
+                 {"metrics.save_tb_folder", job->metrics.save_tb_folder},
+                 {"model.hf_assets_path", job->model.hf_assets_path},
+                 {"model.tokenizer_path", job->model.tokenizer_path},
+                 {"training.dataset_path", job->training.dataset_path},
+                 {"validation.dataset_path", job->validation.dataset_path},
+                 {"checkpoint.folder", job->checkpoint.folder},
+                 {"checkpoint.initial_load_path", job->checkpoint.initial_load_path}};
+    oct_status status = OCT_OK;
+    for (size_t i = 0; i < sizeof paths / sizeof *paths && !status; i++)
+        status = check_path_names(l, paths[i].key, paths[i].path);
+    return status;
+}
+
 static oct_status check_paths(oct_loader *l) {
     oct_status status = check_path(l, "job.dump_folder", "cache");
     if (!status)
@@ -138,6 +176,8 @@ oct_status oct_loader_check(oct_loader *l) {
         status = check_names(l);
     if (!status)
         status = check_paths(l);
+    if (!status)
+        status = check_all_path_names(l);
     if (!status)
         status = check_converters(l);
     if (!status)

@@ -140,6 +140,7 @@ static oct_status open_texts(oct_dataset *d, const char *path, const oct_file_li
     if (!o->cache_folder)
         return pack_unnamed(d, list, tokenizer, o, err);
     uint64_t key = 0;
+    size_t n_kept = oct_path_existing(o->cache_folder);
     oct_status status = cache_key(list, tokenizer, &key, err);
     if (!status)
         status = oct_make_folders(o->cache_folder, err);
@@ -156,6 +157,8 @@ static oct_status open_texts(oct_dataset *d, const char *path, const oct_file_li
         if (!status)
             status = add_segment(d, file, OCT_VERIFY_HEADER, err);
     }
+    if (status)
+        oct_remove_folders(o->cache_folder, n_kept);
     oct_free(file);
     return status;
 }

@@ -51,7 +51,8 @@ oct_status oct_file_sink_open(const char *path, oct_file_sink **sink, oct_error 
     snprintf(s->temporary, size, "%s.tmp.%ld", path, (long)getpid());
     s->fd = open(s->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (s->fd < 0) {
-        status = oct_fail(err, OCT_FAILED, "%s: can't be written: %s", path, strerror(errno));
+        status = oct_fail(err, oct_status_of_write_errno(errno), "%s: can't be written: %s", path,
+                          strerror(errno));
         goto cleanup;
     }
     s->exists = true;

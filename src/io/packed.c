@@ -134,7 +134,8 @@ void oct_packed_abandon(oct_packed_writer *w) {
 }
 
 static oct_status cannot_write(const oct_packed_writer *w, int number, oct_error *err) {
-    return oct_fail(err, OCT_FAILED, "%s: can't be written: %s", w->path, strerror(number));
+    return oct_fail(err, oct_status_of_write_errno(number), "%s: can't be written: %s", w->path,
+                    strerror(number));
 }
 
 static oct_status write_bytes(oct_packed_writer *w, const uint8_t *from, size_t n, oct_error *err) {

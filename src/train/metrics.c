@@ -37,8 +37,12 @@ static oct_status open_events(const oct_job *job, int64_t last_step, oct_metrics
     char *parent = oct_path_join(job->job.dump_folder, job->metrics.save_tb_folder);
     char *folder = parent ? oct_path_join(parent, name) : NULL;
     if (folder) {
-        status = oct_event_file_create(folder, last_step, &metrics->events, err);
-        if (status == OCT_OK)
+        oct_error cause = {0};
+        status = oct_event_file_create(folder, last_step, &metrics->events, &cause);
+        if (status != OCT_OK)
+            oct_fail(err, status, "%s: %s", oct_job_at(job, "metrics.save_tb_folder"),
+                     cause.message);
+        else
             oct_log_info("TensorBoard logging enabled. Logs will be saved at %s", folder);
     } else {
         oct_fail_memory(err);
@@ -57,13 +61,16 @@ oct_status oct_metrics_open(const oct_job *job, int64_t last_step, oct_colour co
     oct_status status = oct_make_folders(job->job.dump_folder, err);
     if (status != OCT_OK)
         return status;
+    if (job->metrics
+            .enable_tensorboard) /* first: it must not fail when the older metrics are gone */
+        status = open_events(job, last_step, metrics, err);
+    if (status != OCT_OK)
+        return status;
     char *path = oct_path_join(job->job.dump_folder, "metrics.jsonl");
     if (!path)
         return oct_fail_memory(err);
     status = oct_metrics_file_open(path, last_step, &metrics->file, err);
     oct_free(path);
-    if (status == OCT_OK && job->metrics.enable_tensorboard)
-        status = open_events(job, last_step, metrics, err);
     return status;
 }
 

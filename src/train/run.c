@@ -47,7 +47,11 @@ static oct_status write_config(const oct_job *job, oct_error *err) {
         oct_log_info("Running with configs:\n%s", text.text);
     if (status == OCT_OK && job->job.save_config_file) {
         char *path = oct_path_join(job->job.dump_folder, job->job.save_config_file);
-        status = path ? oct_file_write(path, text.text, text.length, err) : oct_fail_memory(err);
+        oct_error cause = {0};
+        status = path ? oct_file_write(path, text.text, text.length, &cause) : OCT_NO_MEMORY;
+        if (status != OCT_OK)
+            oct_fail(err, status, "%s: %s", oct_job_at(job, "job.save_config_file"),
+                     path ? cause.message : "out of memory");
         oct_free(path);
     }
     oct_strbuf_free(&text);
@@ -61,11 +65,11 @@ oct_status oct_trainer_run(oct_trainer *t, oct_error *err) {
     int64_t steps = job->training.steps;
     double flops_per_token = oct_model_flops_per_token(t->model, t->S);
     oct_status status = OCT_OK;
-    if (t->ranks.rank == 0)
+    if (t->ranks.rank == 0) /* before an older run's metrics go */
+        status = write_config(job, err);
+    if (status == OCT_OK && t->ranks.rank == 0)
         status = oct_metrics_open(job, t->steps_done > 0 ? t->steps_done : -1, t->options.colour,
                                   flops_per_token, &metrics, err);
-    if (status == OCT_OK && t->ranks.rank == 0)
-        status = write_config(job, err);
     status = oct_ranks_agree(&t->ranks, status, err);
     if (status == OCT_OK) {
         oct_log_info("Trainer is initialized with local batch size %" PRId64

@@ -351,15 +351,20 @@ oct_status oct_setup_tokenizer(const oct_job *job, int64_t vocab_size, oct_token
     return status;
 }
 
+static oct_status check_dataset(const oct_job *job, const char *key, const char *path,
+                                oct_error *err) {
+    if (oct_path_exists(path))
+        return OCT_OK;
+    return oct_fail(err, OCT_INVALID,
+                    "%s: expected a text, JSONL or packed file or a folder of them; '%s' "
+                    "doesn't exist%s",
+                    oct_job_at(job, key), path, data_hint(path));
+}
+
 static oct_status open_dataset(const oct_job *job, const char *key, const char *path,
                                const oct_setup_data *setup, oct_dataset_options *options,
                                oct_dataset **dataset, oct_error *err) {
     oct_error cause = {0};
-    if (!oct_path_exists(path))
-        return oct_fail(err, OCT_INVALID,
-                        "%s: expected a text, JSONL or packed file or a folder of them; '%s' "
-                        "doesn't exist%s",
-                        oct_job_at(job, key), path, data_hint(path));
     options->vocab_size = setup->vocab_size;
     options->verify = OCT_VERIFY_CHECKSUM;
     options->cache_folder = setup->cache_folder;
@@ -393,12 +398,17 @@ oct_status oct_setup_datasets(const oct_job *job, const oct_setup_data *setup, i
                         "%s: training.dataset_path: missing; expected a text, JSONL or packed file "
                         "or a folder of them; dataset '%s' is not downloaded",
                         job->path ? job->path : "default", job->training.dataset);
+    /* Both before either is tokenized. */
+    oct_status status = check_dataset(job, "training.dataset_path", path, err);
+    if (status == OCT_OK && job->validation.enable && own)
+        status = check_dataset(job, "validation.dataset_path", own, err);
+    if (status != OCT_OK)
+        return status;
     if (shared) {
         options.part = OCT_DATASET_TRAIN;
         hold_out(job, n_ranks, &options);
     }
-    oct_status status =
-        open_dataset(job, "training.dataset_path", path, setup, &options, train, err);
+    status = open_dataset(job, "training.dataset_path", path, setup, &options, train, err);
     if (status != OCT_OK || !job->validation.enable)
         return status;
     options.seq_len = job->validation.seq_len;

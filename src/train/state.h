@@ -15,6 +15,8 @@
 struct oct_trainer {
     const oct_job *job;
     oct_trainer_options options;
+    bool has_folder;      /* this process has made the dump folder or found it; */
+    size_t n_folder_kept; /* this much of its path was there before */
     char *config_text; /* the job file as it was at the start, for checkpoints; NULL: none */
     oct_ranks ranks;   /* each reads sequences of its own and keeps a shard of the model */
 

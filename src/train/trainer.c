@@ -134,6 +134,8 @@ static oct_status open_folder(oct_trainer *t, oct_error *err) {
     oct_error cause = {0};
     if (t->ranks.rank > 0)
         return OCT_OK;
+    t->n_folder_kept = oct_path_existing(job->job.dump_folder);
+    t->has_folder = true;
     oct_status status = oct_make_folders(job->job.dump_folder, &cause);
     if (status != OCT_OK)
         return oct_fail(err, status, "%s: %s", oct_job_at(job, "job.dump_folder"), cause.message);
@@ -265,6 +267,8 @@ oct_status oct_trainer_create(const oct_job *job, const oct_trainer_options *opt
 void oct_trainer_destroy(oct_trainer *t) {
     if (!t)
         return;
+    if (t->has_folder) /* a run that was refused leaves no empty one */
+        oct_remove_folders(t->job->job.dump_folder, t->n_folder_kept);
     oct_optimizer_destroy(t->optimizer);
     oct_ranks_close(&t->ranks);
     oct_step_destroy(t->step);

@@ -125,7 +125,19 @@ class Errors(Training):
 
     def test_given_paths_longer_than_the_system_takes_the_key_is_named_and_the_reason_told(self):
         run = ["train", "job.toml", "--checkpoint.enable", "--metrics.enable_tensorboard"]
-        self.refused(run + ["--job.dump_folder=" + "x" * 300], "--job.dump_folder", "File name too long", status=1)
+        for key in ("job.dump_folder", "job.save_config_file", "checkpoint.folder", "metrics.save_tb_folder",
+                    "training.dataset_path", "validation.dataset_path", "model.tokenizer_path", "model.hf_assets_path",
+                    "checkpoint.initial_load_path"):
+            for n in (256, 3000):
+                for path in ("x" * n, "/" + "x" * n, "a/" + "x" * n + "/b", "x" * n + "/"):
+                    self.refused(run + ["--%s=%s" % (key, path)], "octet: command line: --%s: a name in the path is too "
+                                 "long; expected at most 255 bytes; got %d" % (key, n))
+        self.assertFalse(os.path.exists(self.path("a")))
+        self.refused(run + ["--training.dataset_path=" + "x/" * 3000], "at most 4095 bytes; got 6000")
+        self.refused(["tokenizer", "train", "text.txt", "--output", "x" * 300], "File name too long")
+        self.refused(["tokenizer", "train", "text.txt", "--output", "x" * 300 + ".json"], "File name too long")
+        self.refused(["data", "pack", "text.txt", "--tokenizer", "tokenizer.json", "--output", "x" * 300],
+                     "File name too long")
         def folder(n):
             return ("y" * 200 + "/") * (n // 201) + "y" * (n % 201)
         for n in (3835, 3841, 4090, 4096, 5000, 100000):
@@ -134,6 +146,46 @@ class Errors(Training):
         self.assertFalse(os.path.exists(self.path("y" * 200)))
         self.accepted(run + ["--job.dump_folder=" + folder(3829)])
         self.refused(["eval", folder(3829) + "/nowhere", "text.txt"], "doesn't exist")
+
+    def test_given_a_run_that_is_refused_no_folder_is_left(self):
+        self.write("bad.txt", b"no text\0" * 100)
+        self.write("file", "")
+        packed = ["data", "pack", "text.txt", "--tokenizer", "tokenizer.json", "--output", "packed"]
+        self.accepted(packed)
+        before = sorted(os.listdir(self.folder))
+        wrongs = [["--training.dataset_path=nowhere"], ["--training.dataset_path=bad.txt"],
+                  ["--model.tokenizer_path=nowhere"], ["--validation.enable", "--validation.dataset_path=nowhere"],
+                  ["--training.dataset_path=packed", "--checkpoint.initial_load_path=nowhere"],
+                  ["--training.dataset_path=packed", "--checkpoint.enable", "--checkpoint.load_step=3"],
+                  ["--model.args.n_heads=3"]]
+        for wrong in wrongs:
+            for folder in ("new", "new/", "a//b/c", "a/../b", self.path("x", "y")):
+                for command in (["train"], ["compare", "--recipes", "bf16"]):
+                    if command[0] == "compare" and "checkpoint" in wrong[-1]:
+                        continue  # its runs never resume
+                    self.refused(command + ["job.toml", "--job.dump_folder=" + folder] + wrong)
+                    self.assertEqual(sorted(os.listdir(self.folder)), before, (command, folder, wrong))
+        self.refused(["train", "job.toml", "--training.dataset_path=packed", "--job.save_config_file=no/c.toml"],
+                     "--job.save_config_file", status=1)
+        self.refused(["train", "job.toml", "--training.dataset_path=packed", "--metrics.enable_tensorboard",
+                      "--metrics.save_tb_folder=%s" % self.path("file", "tb")], "--metrics.save_tb_folder", status=1)
+        self.refused(["tokenizer", "train", "nowhere", "--output", "a/b"], "nowhere")
+        self.assertEqual(sorted(os.listdir(self.folder)), before)
+        os.makedirs(self.path("own"))  # what was there stays, though it's empty
+        for command in (["train"], ["compare", "--recipes", "bf16"]):
+            self.refused(command + ["job.toml", "--job.dump_folder=own", "--training.dataset_path=nowhere"])
+        self.assertEqual(sorted(os.listdir(self.folder)), sorted(before + ["own"]))
+
+    def test_given_a_place_that_a_run_cannot_write_to_an_older_runs_metrics_stay(self):
+        self.accepted(["train", "job.toml"])
+        with open(self.path("out", "metrics.jsonl")) as file:
+            metrics = file.read()
+        self.write("file", "")
+        for wrong in (["--job.save_config_file=no/c.toml"],
+                      ["--metrics.enable_tensorboard", "--metrics.save_tb_folder=../file"]):
+            self.refused(["train", "job.toml"] + wrong, wrong[-1].partition("=")[0], status=1)
+            with open(self.path("out", "metrics.jsonl")) as file:
+                self.assertEqual(file.read(), metrics)
 
     def test_given_a_batch_that_no_memory_holds_it_is_refused(self):
         self.refused(["train", "job.toml", "--training.local_batch_size=10000000", "--training.seq_len=200"],

@@ -73,7 +73,7 @@ typedef struct oct_job {
         int64_t log_freq; /* >= 1 steps */
         bool enable_tensorboard;
         bool disable_color_printing;
-        const char *save_tb_folder; /* under job.dump_folder */
+        const char *save_tb_folder; /* relative to job.dump_folder */
     } metrics;
     struct {
         const char *name; /* llama3 | qwen3 | deepseek_v3 */
@@ -119,7 +119,7 @@ typedef struct oct_job {
     } parallelism;
     struct {
         bool enable;
-        const char *folder;            /* under job.dump_folder, unless absolute */
+        const char *folder;            /* relative to job.dump_folder */
         int64_t interval;              /* >= 1 steps */
         const char *initial_load_path; /* optional (NULL) */
         bool initial_load_model_only;

@@ -67,7 +67,7 @@ static const oct_key keys[] = {
     INT(metrics.log_freq, COUNT, "10", "steps between log lines"),
     BOOL(metrics.enable_tensorboard, "false", "write TensorBoard events"),
     BOOL(metrics.disable_color_printing, "false", "no colours on a terminal"),
-    STRING(metrics.save_tb_folder, "tb", "folder of the events, under job.dump_folder"),
+    STRING(metrics.save_tb_folder, "tb", "folder of the events, relative to job.dump_folder"),
     INERT(BOOL, metrics.save_for_all_ranks, "false", "metrics are reduced; rank 0 writes them"),
     INERT(BOOL, metrics.enable_wandb, "false", "nothing is sent over the network"),
 
@@ -170,7 +170,8 @@ static const oct_key keys[] = {
     INERT(BOOL, parallelism.enable_compiled_autograd, "false", no_compiler),
 
     BOOL(checkpoint.enable, "false", "save and resume"),
-    STRING(checkpoint.folder, "checkpoint", "folder of the checkpoints, under job.dump_folder"),
+    STRING(checkpoint.folder, "checkpoint",
+           "folder of the checkpoints, relative to job.dump_folder"),
     INT(checkpoint.interval, COUNT, "500", "steps between saves"),
     STRING(checkpoint.initial_load_path, "none",
            "checkpoint or Hugging Face folder to start from when there is none to resume; read "

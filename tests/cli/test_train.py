@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import shutil
 
 from program import main
 from training import Training
@@ -10,6 +11,19 @@ MX = "--model.converters=quantize.linear.mx"
 
 
 class Train(Training):
+    def test_given_a_checkpoint_folder_outside_the_dump_folder_it_is_used(self):
+        for name in ("../kept", "../../kept", "a/../../kept", self.path("kept")):
+            os.makedirs(self.path("runs", "out"), exist_ok=True)
+            save = ["train", "job.toml", "--job.dump_folder=" + self.path("runs", "out"), "--checkpoint.enable",
+                    "--checkpoint.folder=" + name]
+            self.accepted(save)
+            kept = os.path.normpath(os.path.join(self.path("runs", "out"), name))
+            self.assertEqual(sorted(os.listdir(kept)), ["step-2", "step-4"])
+            self.assertIn("Resumed from", self.accepted(save + ["--training.steps=6"]).stdout)
+            self.accepted(["eval", kept, "text.txt"])
+            shutil.rmtree(self.path("runs"))
+            shutil.rmtree(kept, ignore_errors=True)
+
     def test_given_a_job_it_trains_and_leaves_metrics_and_a_checkpoint(self):
         out = self.accepted(["train", "job.toml", "--checkpoint.enable", "--validation.enable"]).stdout
         for step in (1,):

@@ -145,13 +145,18 @@ oct_dtype oct_setup_activation(const oct_job *job) {
     return job->training.mixed_precision_param == OCT_JOB_FLOAT32 ? OCT_F32 : OCT_BF16;
 }
 
-/* Whether a glob of the list selects the module `name`, by its Hugging Face name. */
-static bool selects(const oct_job_list *list, oct_model_family family, const char *name) {
+/* Whether a glob selects the module `name`, by its Hugging Face name. */
+static bool glob_selects(const char *glob, oct_model_family family, const char *name) {
     char hf[OCT_HF_MODULE_NAME_SIZE];
     if (!oct_hf_name(family, name, hf))
         snprintf(hf, sizeof hf, "%s", name);
+    return oct_pattern_selects(OCT_PATTERN_GLOB, glob, hf);
+}
+
+/* Whether a glob of the list does. */
+static bool selects(const oct_job_list *list, oct_model_family family, const char *name) {
     for (size_t i = 0; i < list->n; i++)
-        if (oct_pattern_selects(OCT_PATTERN_GLOB, list->items[i], hf))
+        if (glob_selects(list->items[i], family, name))
             return true;
     return false;
 }
@@ -166,34 +171,69 @@ static oct_status check_globs(const oct_job *job, const char *key, const oct_job
     return OCT_OK;
 }
 
+/* A misspelt pattern leaves out what the user named, and nothing else shows it. */
+static void warn_of_no_match(const oct_job *job, const char *key, const char *glob,
+                             const char *what) {
+    oct_log_warning("%s: \"%s\" matches no %s", oct_job_at(job, key), glob, what);
+}
+
+static void module_of_param(const oct_param *param, char module[OCT_HF_MODULE_NAME_SIZE]) {
+    const char *dot = strrchr(param->name, '.');
+    int length = (int)(dot ? dot - param->name : 0);
+    snprintf(module, OCT_HF_MODULE_NAME_SIZE, "%.*s", length, param->name);
+}
+
 oct_status oct_setup_frozen(const oct_job *job, oct_model *model, oct_error *err) {
     int64_t n;
     oct_param *const *params = oct_model_params(model, &n);
     oct_model_family family = oct_model_get_args(model)->family;
-    oct_status status = check_globs(job, "model.freeze", &job->model.freeze, err);
-    for (int64_t i = 0; i < n && status == OCT_OK; i++) {
-        char module[OCT_HF_MODULE_NAME_SIZE];
-        const char *dot = strrchr(params[i]->name, '.');
-        int length = (int)(dot ? dot - params[i]->name : 0);
-        snprintf(module, sizeof module, "%.*s", length, params[i]->name);
-        params[i]->frozen = selects(&job->model.freeze, family, module);
+    const oct_job_list *list = &job->model.freeze;
+    char module[OCT_HF_MODULE_NAME_SIZE];
+    oct_status status = check_globs(job, "model.freeze", list, err);
+    if (status != OCT_OK)
+        return status;
+    for (int64_t i = 0; i < n; i++) {
+        module_of_param(params[i], module);
+        params[i]->frozen = selects(list, family, module);
     }
-    return status;
+    for (size_t k = 0; k < list->n; k++) {
+        bool found = false;
+        for (int64_t i = 0; i < n && !found; i++) {
+            module_of_param(params[i], module);
+            found = glob_selects(list->items[k], family, module);
+        }
+        if (!found)
+            warn_of_no_match(job, "model.freeze", list->items[k], "module with parameters");
+    }
+    return OCT_OK;
 }
 
 /* YAML's recompute_plan: only the layers that a pattern selects. */
 static oct_status recompute_selected(const oct_job *job, oct_model *model, oct_recompute mode,
                                      oct_error *err) {
+    static const char *const keys[] = {"features.recompute_plan", "parallel.recompute_plan"};
+    const char *key = oct_job_blame(job, keys, sizeof keys / sizeof *keys);
     const oct_model_args *args = oct_model_get_args(model);
     const oct_job_list *list = &job->activation_checkpoint.apply_modules;
-    oct_status status = check_globs(job, "activation_checkpoint.apply_modules", list, err);
-    for (int64_t layer = 0; layer < args->n_layers && status == OCT_OK; layer++) {
-        char name[64];
+    char name[64];
+    oct_status status = check_globs(job, key, list, err);
+    if (status != OCT_OK)
+        return status;
+    for (int64_t layer = 0; layer < args->n_layers; layer++) {
         snprintf(name, sizeof name, "layers.%lld", (long long)layer);
         oct_model_set_layer_recompute(
             model, layer, selects(list, args->family, name) ? mode : OCT_RECOMPUTE_NONE);
     }
-    return status;
+    for (size_t k = 0; k < list->n; k++) {
+        bool found = false;
+        for (int64_t layer = 0; layer < args->n_layers && !found; layer++) {
+            snprintf(name, sizeof name, "layers.%lld", (long long)layer);
+            found = glob_selects(list->items[k], args->family, name);
+        }
+        if (!found)
+            warn_of_no_match(job, key, list->items[k], "layer");
+    }
+    return OCT_OK;
 }
 
 oct_status oct_setup_recompute(const oct_job *job, oct_model *model, oct_error *err) {

@@ -135,6 +135,31 @@ class Yaml(Training):
             line = JOB[:JOB.index("apply_modules")].count("\n") + 1
             self.refused(["train", "job.yaml"], "job.yaml:%d: training.quantization_plan.apply_modules: " % line, "empty")
 
+    def test_given_patterns_of_other_lists_their_own_line_is_named(self):
+        self.job()
+        with open(self.path("job.yaml")) as file:
+            text = file.read()
+        end = text.count("\n")
+        for section in ("features", "parallel"):
+            for plan in ("['%s']", "{apply_modules: ['%s']}"):
+                job = text + "%s:\n  recompute: true\n  recompute_plan: %s\n" % (section, plan)
+                place = "job.yaml:%d: %s.recompute_plan: " % (end + 3, section)
+                self.write("job.yaml", job % "model.layers.{2-1}")
+                self.refused(["plan", "job.yaml"], place, "malformed brace")
+                self.write("job.yaml", job % "model.layers.{*}")
+                self.assertNotIn("matches no layer", self.accepted(["plan", "job.yaml"]).stderr)
+                self.write("job.yaml", job % "model.layer.0")
+                self.assertIn(place + '"model.layer.0" matches no layer', self.accepted(["plan", "job.yaml"]).stderr)
+        freeze = text.replace("model_id", "freeze: ['%s']\n  model_id")
+        place = "job.yaml:3: model.freeze: "
+        self.write("job.yaml", freeze % "model.layers.{")
+        self.refused(["plan", "job.yaml"], place, "malformed brace")
+        for name, told in (("model.embed_tokens", False), ("lm_head", False), ("model.layers.1", False),
+                           ("*.layers.{2-3}", True), ("visual", True)):
+            self.write("job.yaml", freeze % name)
+            error = self.accepted(["plan", "job.yaml"]).stderr
+            self.assertEqual(place + '"%s" matches no module' % name in error, told, error)
+
     def test_given_a_pattern_of_nothing_the_nearest_names_are_told(self):
         self.job(apply="['model.layers.{*}.self_atn']")
         self.refused(["plan", "job.yaml"], "self_atn", "self_attn")

@@ -176,6 +176,9 @@ typedef struct oct_job {
  * nothing; thread-safe on distinct jobs. */
 oct_status oct_job_load(const char *path, const char *const *overrides, int n, oct_job *job,
                         oct_error *err);
+/* Takes `--job.config_file CONFIG` out of the n overrides, for a job whose file is a copy of that;
+ * returns how many are left. */
+int oct_job_without_config_file(const char **overrides, int n);
 /* The torchtitan defaults alone, as an empty file would give. */
 oct_status oct_job_default(oct_job *job, oct_error *err);
 void oct_job_free(oct_job *job);

@@ -145,6 +145,18 @@ oct_status oct_override_two_files(const char *a, const char *b, oct_error *err) 
                     OCT_COMMAND_LINE, a, b);
 }
 
+int oct_job_without_config_file(const char **overrides, int n) {
+    argument a;
+    int kept = 0;
+    for (int i = 0; i < n; i++) {
+        if (!split(overrides[i], &a) || !is_config_file(&a))
+            overrides[kept++] = overrides[i];
+        else if (!a.value)
+            i++;
+    }
+    return kept;
+}
+
 oct_status oct_override_config_file(const char *const *overrides, int n, const char **path,
                                     oct_error *err) {
     argument a;

@@ -118,9 +118,10 @@ oct_status oct_variant_load(const char *path, const char *const *overrides, int 
     return status;
 }
 
-/* The command line that the run had, from state.json; borrowed from `state`. */
-static oct_status read_overrides(const json_t *state, const char ***overrides, int *n,
-                                 oct_error *err) {
+/* The command line that the run had, from state.json, but for the job file's name: the checkpoint
+ * has the file. Borrowed from `state`. */
+static oct_status read_overrides(const oct_checkpoint *from, const json_t *state,
+                                 const char ***overrides, int *n, oct_error *err) {
     const json_t *list = json_object_get(state, "overrides");
     size_t size = json_array_size(list);
     *n = 0;
@@ -132,6 +133,10 @@ static oct_status read_overrides(const json_t *state, const char ***overrides, i
         if (text)
             (*overrides)[(*n)++] = text;
     }
+    if ((list && !json_is_array(list)) || (size_t)*n < size)
+        return oct_fail(err, OCT_INVALID, "%s/state.json: overrides: expected a list of texts",
+                        oct_checkpoint_path(from));
+    *n = oct_job_without_config_file(*overrides, *n);
     return OCT_OK;
 }
 
@@ -145,7 +150,8 @@ oct_status oct_variant_load_saved(const oct_checkpoint *from, const char *recipe
                         oct_checkpoint_path(from));
     json_t *state = json_loads(oct_checkpoint_state(from), 0, NULL);
     char *path = oct_path_join(oct_checkpoint_path(from), oct_checkpoint_config_name(from));
-    oct_status status = path ? read_overrides(state, &overrides, &n, err) : oct_fail_memory(err);
+    oct_status status =
+        path ? read_overrides(from, state, &overrides, &n, err) : oct_fail_memory(err);
     if (status == OCT_OK)
         status = oct_variant_load(path, overrides, n, recipe, job, err);
     oct_free(path);

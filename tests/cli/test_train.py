@@ -11,6 +11,18 @@ MX = "--model.converters=quantize.linear.mx"
 
 
 class Train(Training):
+    def test_given_a_job_file_that_an_option_names_all_is_as_with_one_that_an_argument_names(self):
+        losses = []
+        for name in (["job.toml"], ["--job.config_file", "job.toml"], ["--job.config-file=job.toml"]):
+            run = ["train", *name, "--checkpoint.enable", "--debug.seed", 6]
+            self.accepted(run + ["--training.steps=2"])
+            result = self.accepted(run + ["--optimizer.name=Adam"])
+            self.assertIn("resumed with another optimizer.name", result.stdout + result.stderr)
+            losses.append(self.accepted(["eval", "out", "text.txt", "--recipe", "mxfp8"]).stdout)
+            self.accepted(["generate", "out", "--max-new-tokens", 2])
+            shutil.rmtree(self.path("out"))
+        self.assertEqual(losses, losses[:1] * 3)
+
     def test_given_a_checkpoint_folder_outside_the_dump_folder_it_is_used(self):
         for name in ("../kept", "../../kept", "a/../../kept", self.path("kept")):
             os.makedirs(self.path("runs", "out"), exist_ok=True)

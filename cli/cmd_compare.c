@@ -1,5 +1,6 @@
 /* octet compare: the twin run. The same seed, data and initial weights, one run a recipe; a table
  * of what each recipe costs and an HTML report. */
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -107,8 +108,11 @@ static oct_status name_folders(comparison *c, const oct_job *job, oct_error *err
 }
 
 /* Where the report can't go shows before the runs, not after. */
-static oct_status check_report(const comparison *c, oct_error *err) {
-    oct_status status = oct_make_folders(c->root, err);
+static oct_status check_report(const comparison *c, const oct_job *job, oct_error *err) {
+    oct_error cause = {0};
+    oct_status status = oct_make_folders(c->root, &cause);
+    if (status != OCT_OK)
+        return oct_fail(err, status, "%s: %s", oct_job_at(job, "job.dump_folder"), cause.message);
     const char *slash = strrchr(c->report, '/');
     char *parent = oct_strdup(slash ? c->report : ".");
     if (!parent)
@@ -121,6 +125,12 @@ static oct_status check_report(const comparison *c, oct_error *err) {
         status =
             oct_fail(err, OCT_INVALID, "--report: %s: expected a folder to write %s in; %s", parent,
                      c->report, oct_path_exists(parent) ? "it's a file" : "it doesn't exist");
+    if (status == OCT_OK && oct_path_check_target(c->report, &cause) != OCT_OK)
+        status = oct_fail(err, OCT_INVALID, "--report: %s", cause.message);
+    if (status == OCT_OK && strlen(slash ? slash + 1 : c->report) > NAME_MAX)
+        status =
+            oct_fail(err, OCT_INVALID, "--report: expected a name of at most %d bytes; got %zu",
+                     NAME_MAX, strlen(slash ? slash + 1 : c->report));
     oct_free(parent);
     return status;
 }
@@ -322,7 +332,7 @@ static oct_status compare(const cli_args *args, const char *recipes, const char 
     if (status == OCT_OK)
         status = name_folders(c, &job, err);
     if (status == OCT_OK)
-        status = check_report(c, err);
+        status = check_report(c, &job, err);
     if (status == OCT_OK)
         oct_job_log_notes(&job);
     for (int i = 0; i < c->n && status == OCT_OK; i++) {

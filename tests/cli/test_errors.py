@@ -110,7 +110,8 @@ class Errors(Training):
     def test_given_a_report_that_cannot_be_written_nothing_is_trained(self):
         self.write("file", "")
         os.mkdir(self.path("folder"))
-        for report, what in (("nowhere/r.html", "doesn't exist"), ("file/r.html", "it's a file"), ("folder", "is a folder")):
+        for report, what in (("nowhere/r.html", "doesn't exist"), ("file/r.html", "it's a file"), ("folder", "is a folder"),
+                             ("/dev/null", "/dev/null: expected a regular file"), ("x" * 256, "at most 255 bytes")):
             self.refused(["compare", "job.toml", "--recipes", "bf16", "--report", report], "--report", what)
         self.assertFalse(os.path.exists(self.path("out", "compare", "bf16")))
 
@@ -121,7 +122,9 @@ class Errors(Training):
     def test_given_a_dump_folder_that_cannot_be_made_it_is_named(self):
         self.write("file", "")
         for folder in ("file", "file/x", "/proc/x"):
-            self.refused(["train", "job.toml", "--job.dump_folder=" + folder], "job.dump_folder", folder, status=1)
+            for command in (["train"], ["compare", "--recipes", "bf16"]):
+                self.refused(command + ["job.toml", "--job.dump_folder=" + folder],
+                             "octet: command line: --job.dump_folder: " + folder, status=1)
 
     def test_given_paths_longer_than_the_system_takes_the_key_is_named_and_the_reason_told(self):
         run = ["train", "job.toml", "--checkpoint.enable", "--metrics.enable_tensorboard"]

@@ -61,10 +61,10 @@ oct_cpu_features oct_cpu_detect(void) {
     if (!foundation || !dq || !bw || !vl || (xcr0 & XCR0_AVX512) != XCR0_AVX512)
         return f;
     f.level = OCT_CPU_AVX512;
-    f.avx512_vbmi = bit(seven.ecx, 1);
+    bool gfni = bit(seven.ecx, 8);
+    f.avx512_vbmi = gfni && bit(seven.ecx, 1);
     f.avx512_vnni = bit(seven.ecx, 11);
 
-    bool gfni = bit(seven.ecx, 8);
     bool amx =
         gfni && bit(seven.edx, 22) && bit(seven.edx, 24) && (xcr0 & XCR0_TILES) == XCR0_TILES;
     f.amx_bf16 = amx && syscall(SYS_arch_prctl, REQUEST_TILE_PERMISSION, TILE_DATA) == 0;

@@ -16,8 +16,8 @@ typedef enum oct_cpu_level {
 typedef struct oct_cpu_features {
     oct_cpu_level level; /* AVX2 = AVX2 + FMA + F16C; AVX512 = F + BW + DQ + VL (and the OS saves
                             the state) */
-    bool avx512_vnni, avx512_vbmi; /* only with level AVX512 */
-    bool amx_bf16; /* AMX-TILE and AMX-BF16 (and GFNI), and the kernel grants the tile state */
+    bool avx512_vnni, avx512_vbmi; /* only with level AVX512; VBMI with GFNI, as CPUs have it */
+    bool amx_bf16;                 /* AMX-TILE and AMX-BF16, and the kernel grants the tile state */
 } oct_cpu_features;
 
 oct_cpu_features oct_cpu_detect(void); /* the hardware, uncapped */

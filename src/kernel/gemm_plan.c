@@ -39,7 +39,8 @@ static const oct_gemm_kernels *kernels_for(const oct_gemm_problem *p, oct_gemm_m
         return table->gemm;
     if (p->b.layout != OCT_K_CONTIGUOUS || p->M > table->gemm_skinny->MR)
         return table->gemm_aligned;
-    return p->M == 1 ? table->gemm_one_row : table->gemm_skinny;
+    const bool is_skinniest = p->M == 1 || (p->M == 2 && p->b.dtype == OCT_E4M3);
+    return is_skinniest ? table->gemm_skinniest : table->gemm_skinny;
 }
 
 static bool is_cut(const oct_gemm_problem *p, const oct_gemm_extent *e) {

@@ -33,7 +33,7 @@ oct_kernels oct_kernels_select(oct_cpu_features features) {
     if (features.level >= OCT_CPU_AVX512 && features.avx512_vnni && features.avx512_vbmi) {
         kernels.gemm_aligned = &oct_gemm_aligned_kernels_avx512;
         kernels.gemm_skinny = &oct_gemm_skinny_kernels_avx512;
-        kernels.gemm_one_row = &oct_gemm_skinny_kernels_avx512;
+        kernels.gemm_skinniest = &oct_gemm_skinny_kernels_avx512;
     }
 #endif
 #ifdef OCT_HAVE_AMX

@@ -1,12 +1,17 @@
 /* `aligned` products of at most eight rows of A: the weights are read once, so they aren't packed.
  * Codes become fp32 registers of 16 of k, a few rows of B at a time, and are multiplied at once.
  *
+ * Reading is bound by the lines that may be on their way at once. What is fetched here trains the
+ * CPU's own prefetcher, which follows more pages than one; so several rows are read side by side,
+ * and the begins of rows further on are fetched too.
+ *
  * A panel of B is only a note of where its rows are. k inside a group of 64 is in the order that
  * decoding leaves it in; A is packed alike.
  *
  * Invariant: an element's sum depends on A's panel and its row of B only. */
 #include "kernel/avx512/encode.h"
 #include "kernel/avx512/gemm.h"
+#include "kernel/avx512/linear.h"
 #include "kernel/avx512/words.h"
 #include "kernel/gemm_kernels.h"
 
@@ -25,22 +30,24 @@ enum {
 
 /* --- decoding --- */
 
+typedef enum decoding {
+    LOOKED_UP,
+    LOOKED_UP_HIF8, /* whose 0x80 is NaN */
+    LINEAR          /* E4M3: looked up only where not all codes are normal */
+} decoding;
+
+static decoding decoding_for(oct_dtype format) {
+    return format == OCT_E4M3 ? LINEAR : format == OCT_HIF8 ? LOOKED_UP_HIF8 : LOOKED_UP;
+}
+
 /* 64 of k, in an order of their own: the first block in the lower halves. */
 typedef struct decoded {
     __m512 q[4];
 } decoded;
 
-OCT_INLINE decoded decode(const oct_word_table *t, __m512i codes, bool zero_is_nan) {
+/* From the bytes of their bf16 words. */
+OCT_INLINE decoded decode_words(__m512i low, __m512i high) {
     const __m512i upper = _mm512_set1_epi32((int)0xffff0000u);
-    const __m512i sign = _mm512_set1_epi8((char)0x80);
-    __m512i low = _mm512_permutex2var_epi8(t->low[0], codes, t->low[1]);
-    __m512i high = _mm512_permutex2var_epi8(t->high[0], codes, t->high[1]);
-    high = _mm512_ternarylogic_epi32(high, codes, sign, 0xf8);
-    if (zero_is_nan) { /* 0x80 looked up zero */
-        __mmask64 nan = _mm512_cmpeq_epi8_mask(codes, sign);
-        low = _mm512_mask_set1_epi8(low, nan, (char)0xff);
-        high = _mm512_mask_set1_epi8(high, nan, (char)0xff);
-    }
     __m512i first = _mm512_unpacklo_epi8(low, high), second = _mm512_unpackhi_epi8(low, high);
     decoded d;
     d.q[0] = _mm512_castsi512_ps(_mm512_slli_epi32(first, 16));
@@ -48,6 +55,22 @@ OCT_INLINE decoded decode(const oct_word_table *t, __m512i codes, bool zero_is_n
     d.q[2] = _mm512_castsi512_ps(_mm512_slli_epi32(second, 16));
     d.q[3] = _mm512_castsi512_ps(_mm512_and_si512(second, upper));
     return d;
+}
+
+/* LINEAR: for normal codes. */
+OCT_INLINE decoded decode(const oct_word_table *t, __m512i codes, decoding how) {
+    if (how == LINEAR)
+        return decode_words(oct_linear_low(codes), oct_linear_high(codes));
+    const __m512i sign = _mm512_set1_epi8((char)0x80);
+    __m512i low = _mm512_permutex2var_epi8(t->low[0], codes, t->low[1]);
+    __m512i high = _mm512_permutex2var_epi8(t->high[0], codes, t->high[1]);
+    high = _mm512_ternarylogic_epi32(high, codes, sign, 0xf8);
+    if (how == LOOKED_UP_HIF8) { /* 0x80 looked up zero */
+        __mmask64 nan = _mm512_cmpeq_epi8_mask(codes, sign);
+        low = _mm512_mask_set1_epi8(low, nan, (char)0xff);
+        high = _mm512_mask_set1_epi8(high, nan, (char)0xff);
+    }
+    return decode_words(low, high);
 }
 
 /* Of a group: the first block's in the lower half. From memory, where it takes no shuffle. */
@@ -124,12 +147,13 @@ static void pack_a(const oct_operand *a, int64_t row, int64_t n_rows, int64_t k,
     panel_head *head = panel;
     float *to = (float *)(void *)(head + 1);
     const oct_word_table t = oct_word_table_make(a->dtype);
+    const decoding how = a->dtype == OCT_HIF8 ? LOOKED_UP_HIF8 : LOOKED_UP;
     __mmask16 wild = 0;
     for (int64_t i = 0; i < kc; i += GROUP)
         for (int64_t r = 0; r < n_rows; r++, to += GROUP) {
             alignas(64) float scales[16];
             _mm512_store_ps(scales, block_scales(a, row + r, k + i, kc - i));
-            decoded d = decode(&t, codes_of_row(a, row + r, k + i, kc - i), t.zero_is_nan);
+            decoded d = decode(&t, codes_of_row(a, row + r, k + i, kc - i), how);
             for (int q = 0; q < 4; q++) {
                 __m512 x = _mm512_mul_ps(d.q[q], group_scale(scales));
                 wild |= wild_lanes(x);
@@ -152,17 +176,57 @@ typedef struct block {
     const float *a; /* without a panel's head */
     const panel_note *b;
     const oct_word_table *table;
+    decoding decoding;
     int64_t first, k, kc;
-    int64_t ahead; /* from a code to what is fetched meanwhile */
     float *acc;
     int64_t ld_acc;
     oct_accumulate accumulate;
 } block;
 
-/* Rows of B whose scales are too large for SCALED_SUMS: an element times its scale may overflow. */
-OCT_INLINE uint32_t has_large(__m512 scales) {
+/* Of SECTION of k or less, by rows of B. */
+typedef struct section_scales {
+    alignas(64) float x[MAX_COLS][SECTION / BLOCK];
+} section_scales;
+
+/* The usual case of store_scales, else false: MX scales of rows, all of them between 2^-126 and
+ * 2^112. */
+OCT_INLINE bool store_plain_scales(const oct_operand *x, int64_t row, int cols, int64_t k,
+                                   section_scales *s) {
+    const uint8_t *scales = (const uint8_t *)x->scales + row * x->ld_scales + k / BLOCK;
+    __m512i codes[MAX_COLS];
+    __mmask16 others = 0;
+    if (x->scaling != OCT_SCALING_MX || x->layout != OCT_K_CONTIGUOUS || x->block_rows != 1)
+        return false;
+#pragma GCC unroll 4
+    for (int j = 0; j < cols; j++) {
+        const __m128i *at = (const __m128i *)(const void *)(scales + j * x->ld_scales);
+        _mm_prefetch((const char *)at + 2 * AHEAD * x->ld_scales, _MM_HINT_T0);
+        codes[j] = _mm512_cvtepu8_epi32(_mm_loadu_si128(at));
+        others |= _mm512_cmpgt_epu32_mask(_mm512_sub_epi32(codes[j], _mm512_set1_epi32(1)),
+                                          _mm512_set1_epi32(127 + 112 - 1));
+    }
+    if (others)
+        return false;
+#pragma GCC unroll 4
+    for (int j = 0; j < cols; j++)
+        _mm512_store_si512(s->x[j], _mm512_slli_epi32(codes[j], 23));
+    return true;
+}
+
+/* Returns the rows, bit by bit, whose scales are too large for SCALED_SUMS: an element times its
+ * scale may overflow. */
+OCT_INLINE uint32_t store_scales(const oct_operand *x, int64_t row, int cols, int64_t k, int64_t n,
+                                 section_scales *s) {
     const __m512 most = _mm512_set1_ps(0x1p112f);
-    return _mm512_cmp_ps_mask(_mm512_abs_ps(scales), most, _CMP_NLE_UQ) != 0;
+    uint32_t large = 0;
+    if (n == SECTION && store_plain_scales(x, row, cols, k, s))
+        return 0;
+    for (int j = 0; j < cols; j++) {
+        __m512 y = block_scales(x, row + j, k, n);
+        large |= (uint32_t)(_mm512_cmp_ps_mask(_mm512_abs_ps(y), most, _CMP_NLE_UQ) != 0) << j;
+        _mm512_store_ps(s->x[j], y);
+    }
+    return large;
 }
 
 /* Sums of some rows of A by some of B on their way. */
@@ -170,16 +234,22 @@ typedef struct sums {
     __m512 s[MR][MAX_COLS];
 } sums;
 
-/* One group. By SCALED_ELEMENTS a row of A is loaded once for all rows of B; by SCALED_SUMS each
- * row of B is through with before the next, or registers wouldn't be enough. */
-OCT_INLINE void multiply_group(sums *s, const float *a, const __m512i *codes,
-                               const float (*scales)[16], const oct_word_table *table, int rows,
-                               int cols, bool zero_is_nan, scaling how) {
+/* A group of some rows of B. */
+typedef struct group {
+    const float *a;
+    __m512i codes[MAX_COLS];
+    const float *scales; /* those of the next row of B are SECTION / BLOCK further */
+} group;
+
+/* By SCALED_ELEMENTS a row of A is loaded once for all rows of B; by SCALED_SUMS each row of B is
+ * through with before the next, or registers wouldn't be enough. */
+OCT_INLINE void multiply_decoded(sums *s, const group *g, const oct_word_table *table, int rows,
+                                 int cols, decoding kind, scaling how) {
     decoded d[MAX_COLS];
 #pragma GCC unroll 4
     for (int j = 0; j < cols; j++) {
-        const __m512 scale = group_scale(scales[j]);
-        d[j] = decode(table, codes[j], zero_is_nan);
+        const __m512 scale = group_scale(g->scales + j * (SECTION / BLOCK));
+        d[j] = decode(table, g->codes[j], kind);
         if (how == SCALED_ELEMENTS) {
 #pragma GCC unroll 4
             for (int q = 0; q < 4; q++)
@@ -188,10 +258,10 @@ OCT_INLINE void multiply_group(sums *s, const float *a, const __m512i *codes,
         }
 #pragma GCC unroll 4
         for (int i = 0; i < rows; i++) {
-            __m512 t = _mm512_mul_ps(d[j].q[0], _mm512_load_ps(a + i * GROUP));
+            __m512 t = _mm512_mul_ps(d[j].q[0], _mm512_load_ps(g->a + i * GROUP));
 #pragma GCC unroll 3
             for (int q = 1; q < 4; q++)
-                t = _mm512_fmadd_ps(d[j].q[q], _mm512_load_ps(a + i * GROUP + 16 * q), t);
+                t = _mm512_fmadd_ps(d[j].q[q], _mm512_load_ps(g->a + i * GROUP + 16 * q), t);
             s->s[i][j] = _mm512_fmadd_ps(t, scale, s->s[i][j]);
         }
     }
@@ -201,7 +271,7 @@ OCT_INLINE void multiply_group(sums *s, const float *a, const __m512i *codes,
     for (int q = 0; q < 4; q++)
 #pragma GCC unroll 8
         for (int i = 0; i < rows; i++) {
-            __m512 y = _mm512_load_ps(a + i * GROUP + 16 * q);
+            __m512 y = _mm512_load_ps(g->a + i * GROUP + 16 * q);
             __asm__("" : "+v"(y)); /* or each row of B would load it, which takes longer */
 #pragma GCC unroll 4
             for (int j = 0; j < cols; j++)
@@ -209,16 +279,43 @@ OCT_INLINE void multiply_group(sums *s, const float *a, const __m512i *codes,
         }
 }
 
+OCT_INLINE void multiply_group(sums *s, const group *g, const oct_word_table *table, int rows,
+                               int cols, decoding kind, scaling how) {
+    if (kind == LINEAR) {
+        __m512i least = _mm512_set1_epi8(-1);
+#pragma GCC unroll 4
+        for (int j = 0; j < cols; j++)
+            least = oct_linear_least(least, g->codes[j]);
+        if (__builtin_expect(oct_linear_all_normal(least), 1)) {
+            multiply_decoded(s, g, table, rows, cols, LINEAR, how);
+            return;
+        }
+        kind = LOOKED_UP;
+    }
+    multiply_decoded(s, g, table, rows, cols, kind, how);
+}
+
+/* What is fetched while a group is multiplied: the rows' codes AHEAD, and a line of the first
+ * quarter of rows twice as far. */
+OCT_INLINE void fetch_ahead(const uint8_t *codes, const uint8_t *first, int64_t ld, int cols,
+                            int64_t n_groups) {
+#pragma GCC unroll 4
+    for (int j = 0; j < cols; j++)
+        _mm_prefetch((const char *)codes + (AHEAD + j) * ld, _MM_HINT_T0);
+    _mm_prefetch((const char *)first + (2 * AHEAD + n_groups % AHEAD) * ld +
+                     n_groups / AHEAD * GROUP,
+                 _MM_HINT_T1);
+}
+
 /* `rows` rows of A by `cols` rows of B, both constants. Rows of B in the result, bit by bit, were
  * not done. */
-OCT_INLINE uint32_t multiply_rows(const block *m, int rows, int cols, bool zero_is_nan,
-                                  scaling how) {
+OCT_INLINE uint32_t multiply_rows(const block *m, int rows, int cols, decoding kind, scaling how) {
     const oct_operand *x = &m->b->operand;
     const int64_t row = m->b->row + m->first, begin = m->b->k + m->k, ld = x->ld;
-    const uint8_t *codes = (const uint8_t *)x->data + row * ld + begin;
-    const float *a = m->a;
+    const uint8_t *const first = (const uint8_t *)x->data + row * ld + begin, *codes = first;
     const oct_word_table table = *m->table;
-    alignas(64) float scales[MAX_COLS][SECTION / BLOCK];
+    section_scales scales;
+    group g = {.a = m->a};
     uint32_t large = 0;
     sums s;
 #pragma GCC unroll 8
@@ -229,27 +326,21 @@ OCT_INLINE uint32_t multiply_rows(const block *m, int rows, int cols, bool zero_
     for (int64_t k = 0; k < m->kc; k += SECTION) {
         const int64_t n = m->kc - k < SECTION ? m->kc - k : SECTION;
         int64_t i = 0;
-        __m512i c[MAX_COLS];
-        for (int j = 0; j < cols; j++) {
-            __m512 y = block_scales(x, row + j, begin + k, n);
-            large |= has_large(y) << j;
-            _mm512_store_ps(scales[j], y);
-        }
-        for (; i + GROUP <= n; i += GROUP, a += rows * GROUP, codes += GROUP) {
+        large |= store_scales(x, row, cols, begin + k, n, &scales);
+        for (; i + GROUP <= n; i += GROUP, g.a += rows * GROUP, codes += GROUP) {
+            fetch_ahead(codes, first, ld, cols, (k + i) / GROUP);
 #pragma GCC unroll 4
-            for (int j = 0; j < cols; j++) {
-                _mm_prefetch((const char *)codes + j * ld + m->ahead, _MM_HINT_T1);
-                c[j] = _mm512_loadu_si512(codes + j * ld);
-            }
-            multiply_group(&s, a, c, (const float(*)[16]) & scales[0][i / BLOCK], &table, rows,
-                           cols, zero_is_nan, how);
+            for (int j = 0; j < cols; j++)
+                g.codes[j] = _mm512_loadu_si512(codes + j * ld);
+            g.scales = scales.x[0] + i / BLOCK;
+            multiply_group(&s, &g, &table, rows, cols, kind, how);
         }
         if (i < n) {
 #pragma GCC unroll 4
             for (int j = 0; j < cols; j++)
-                c[j] = _mm512_maskz_loadu_epi8(oct_bytes_below(n - i), codes + j * ld);
-            multiply_group(&s, a, c, (const float(*)[16]) & scales[0][i / BLOCK], &table, rows,
-                           cols, zero_is_nan, how);
+                g.codes[j] = _mm512_maskz_loadu_epi8(oct_bytes_below(n - i), codes + j * ld);
+            g.scales = scales.x[0] + i / BLOCK;
+            multiply_group(&s, &g, &table, rows, cols, kind == LINEAR ? LOOKED_UP : kind, how);
         }
     }
     if (how == SCALED_ELEMENTS)
@@ -271,8 +362,9 @@ typedef uint32_t rows_fn(const block *m);
 
 #define ROWS_FN(name, rows, cols, how)                                                             \
     static uint32_t name(const block *m) {                                                         \
-        return m->table->zero_is_nan ? multiply_rows(m, rows, cols, true, how)                     \
-                                     : multiply_rows(m, rows, cols, false, how);                   \
+        return m->decoding == LINEAR      ? multiply_rows(m, rows, cols, LINEAR, how)              \
+               : m->decoding == LOOKED_UP ? multiply_rows(m, rows, cols, LOOKED_UP, how)           \
+                                          : multiply_rows(m, rows, cols, LOOKED_UP_HIF8, how);     \
     }
 #define ROWS_FNS(rows, cols)                                                                       \
     ROWS_FN(rows_##rows##_##cols, rows, cols, SCALED_ELEMENTS)                                     \
@@ -337,8 +429,11 @@ static void multiply(const void *a_panel, const void *b_panel, int64_t kc, float
     const panel_note *b = b_panel;
     const oct_word_table table = oct_word_table_make(b->operand.dtype);
     const course c = choose_course(n_rows, head->is_tame);
-    block m = {
-        .b = b, .table = &table, .ahead = AHEAD * b->operand.ld, .acc = acc, .ld_acc = ld_acc};
+    block m = {.b = b,
+               .table = &table,
+               .decoding = decoding_for(b->operand.dtype),
+               .acc = acc,
+               .ld_acc = ld_acc};
     for (int64_t first = 0; first < n_cols; first += c.run)
         for (m.k = 0; m.k < kc; m.k += c.chunk) {
             const int64_t end = n_cols - first < c.run ? n_cols : first + c.run;

@@ -7,7 +7,7 @@
 #define OCT_KERNEL_AVX512_AMX_WORDS_H
 
 #include "kernel/avx512/amx.h"
-#include "kernel/avx512/encode.h"
+#include "kernel/avx512/linear.h"
 
 /* What was seen of codes so far. */
 typedef struct oct_amx_sightings {
@@ -53,6 +53,17 @@ OCT_INLINE void oct_amx_decode(const oct_amx_decoder *t, __m512i codes, __m512i 
         s->nan_codes =
             _mm512_or_si512(s->nan_codes, _mm512_movm_epi8(_mm512_cmpeq_epi8_mask(codes, t->sign)));
     high = _mm512_ternarylogic_epi32(high, codes, t->sign, 0xf8);
+    *lower = _mm512_subs_epi16(_mm512_unpacklo_epi8(low, high), lower_drop);
+    *upper = _mm512_subs_epi16(_mm512_unpackhi_epi8(low, high), upper_drop);
+}
+
+/* The same for E4M3's normal codes, with linear.h's rules: the exponent is 152 more, 120 and
+ * OCT_AMX_BIAS. */
+OCT_INLINE void oct_amx_decode_normal(__m512i codes, __m512i lower_drop, __m512i upper_drop,
+                                      __m512i *lower, __m512i *upper) {
+    __m512i low = oct_linear_low(codes);
+    __m512i high =
+        _mm512_gf2p8affine_epi64_epi8(codes, _mm512_set1_epi64(0x1020404040000080), 0x4c);
     *lower = _mm512_subs_epi16(_mm512_unpacklo_epi8(low, high), lower_drop);
     *upper = _mm512_subs_epi16(_mm512_unpackhi_epi8(low, high), upper_drop);
 }

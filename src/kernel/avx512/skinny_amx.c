@@ -165,15 +165,35 @@ typedef struct code_rows {
     int64_t ld, ahead; /* what is fetched meanwhile */
 } code_rows;
 
-/* Row i of them, with drop[0] and drop[1] for its two blocks: to two tiles. */
+OCT_INLINE __m512i load_codes(const code_rows *rows, int i) {
+    const uint8_t *codes = rows->codes + i * rows->ld;
+    _mm_prefetch((const char *)codes + rows->ahead, _MM_HINT_T1);
+    return _mm512_loadu_si512(codes);
+}
+
+/* drop[0] and drop[1] for the two blocks of a row. */
+OCT_INLINE __m512i group_drop(const uint32_t *drop) {
+    return _mm512_mask_mov_epi32(_mm512_set1_epi32((int)drop[0]), 0xff00,
+                                 _mm512_set1_epi32((int)drop[1]));
+}
+
+/* Row i of them to two tiles. */
 OCT_INLINE void decode_row(const oct_amx_decoder *t, const code_rows *rows, int i,
                            const uint32_t *drop, char *tiles, oct_amx_sightings *seen) {
-    const uint8_t *codes = rows->codes + i * rows->ld;
-    __m512i d = _mm512_mask_mov_epi32(_mm512_set1_epi32((int)drop[0]), 0xff00,
-                                      _mm512_set1_epi32((int)drop[1]));
+    const __m512i d = group_drop(drop);
     __m512i lower, upper;
-    _mm_prefetch((const char *)codes + rows->ahead, _MM_HINT_T1);
-    oct_amx_decode(t, _mm512_loadu_si512(codes), d, d, &lower, &upper, seen);
+    oct_amx_decode(t, load_codes(rows, i), d, d, &lower, &upper, seen);
+    _mm512_store_si512(tiles + 64 * i, lower);
+    _mm512_store_si512(tiles + TILE_BYTES + 64 * i, upper);
+}
+
+/* The same of E4M3's normal codes; `least` as linear.h has it. */
+OCT_INLINE void decode_normal_row(const code_rows *rows, int i, const uint32_t *drop, char *tiles,
+                                  __m512i *least) {
+    const __m512i d = group_drop(drop), codes = load_codes(rows, i);
+    __m512i lower, upper;
+    *least = oct_linear_least(*least, codes);
+    oct_amx_decode_normal(codes, d, d, &lower, &upper);
     _mm512_store_si512(tiles + 64 * i, lower);
     _mm512_store_si512(tiles + TILE_BYTES + 64 * i, upper);
 }
@@ -280,14 +300,36 @@ OCT_INLINE void multiply_tiles(const factors *f) {
     _tile_dpbf16ps(1, 5, 7);
 }
 
+typedef enum decoding {
+    LOOKED_UP,
+    LINEAR /* E4M3: looked up only where not all codes are normal */
+} decoding;
+
+/* LINEAR: of four rows from i on not all codes are normal. */
+static __attribute__((noinline)) void decode_again(const oct_amx_decoder *t, const code_rows *rows,
+                                                   int i, const uint32_t *drop, char *tiles,
+                                                   oct_amx_sightings *seen) {
+    for (int end = i + 4; i < end; i++)
+        decode_row(t, rows, i, drop + i * PART, tiles, seen);
+}
+
 /* Decodes sixteen rows, and meanwhile multiplies what was decoded before: the tile unit needs few
  * of the core's instructions. */
 OCT_INLINE void decode_and_multiply(const oct_amx_decoder *t, const code_rows *rows,
                                     const uint32_t *drop, char *tiles, oct_amx_sightings *seen,
-                                    const factors *f) {
+                                    const factors *f, decoding how) {
+    __m512i least = _mm512_set1_epi8(-1);
 #pragma GCC unroll 16
     for (int i = 0; i < R; i++) {
-        decode_row(t, rows, i, drop + i * PART, tiles, seen);
+        if (how == LINEAR)
+            decode_normal_row(rows, i, drop + i * PART, tiles, &least);
+        else
+            decode_row(t, rows, i, drop + i * PART, tiles, seen);
+        if (how == LINEAR && i % 4 == 3) {
+            if (__builtin_expect(!oct_linear_all_normal(least), 0))
+                decode_again(t, rows, i - 3, drop, tiles, seen);
+            least = _mm512_set1_epi8(-1);
+        }
         if (i == 1)
             _tile_loadd(4, f->w, 64);
         if (i == 3)
@@ -310,7 +352,7 @@ typedef struct sums {
 /* Sixteen rows of B, of `row` on, by A: into tiles 0 and 1. */
 OCT_INLINE void multiply_rows(const char *x, int64_t n_a, const oct_operand *b, int64_t row,
                               int64_t n_rows, int64_t k, int64_t kc, const oct_amx_decoder *t,
-                              const exponents *e, oct_amx_sightings *seen) {
+                              const exponents *e, oct_amx_sightings *seen, decoding how) {
     alignas(64) char ring[2][2 * TILE_BYTES];
     drops d;
     alignas(64) uint8_t copy[R * GROUP];
@@ -322,7 +364,7 @@ OCT_INLINE void multiply_rows(const char *x, int64_t n_a, const oct_operand *b, 
         const code_rows rows = find_codes(b, row, n_rows, k + i, kc - i, copy);
         if (i / BLOCK % PART == 0)
             write_drops(e, i / BLOCK, &d);
-        decode_and_multiply(t, &rows, &d.lane[0][i / BLOCK % PART], ring[turn], seen, &f);
+        decode_and_multiply(t, &rows, &d.lane[0][i / BLOCK % PART], ring[turn], seen, &f, how);
         f.w = ring[turn];
         f.x = x + i * n_a * 2;
     }
@@ -387,10 +429,13 @@ static void multiply(const void *a_panel, const void *b_panel, int64_t kc, float
         find_exponents(&b->operand, row, n, b->k, kc, &e);
         if (b->operand.dtype == OCT_HIF8) {
             t.words.zero_is_nan = true;
-            multiply_rows(x, n_rows, &b->operand, row, n, b->k, kc, &t, &e, &seen);
+            multiply_rows(x, n_rows, &b->operand, row, n, b->k, kc, &t, &e, &seen, LOOKED_UP);
+        } else if (b->operand.dtype == OCT_E4M3) {
+            t.words.zero_is_nan = false;
+            multiply_rows(x, n_rows, &b->operand, row, n, b->k, kc, &t, &e, &seen, LINEAR);
         } else {
             t.words.zero_is_nan = false;
-            multiply_rows(x, n_rows, &b->operand, row, n, b->k, kc, &t, &e, &seen);
+            multiply_rows(x, n_rows, &b->operand, row, n, b->k, kc, &t, &e, &seen, LOOKED_UP);
         }
         read_sums(&e, a, &s);
         uint32_t special = e.special;

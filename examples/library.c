@@ -14,9 +14,9 @@ static uint8_t a_codes[M * K], a_scales[M * K / 32], b_codes[N * K], b_scales[N 
 
 int main(void) {
     for (int i = 0; i < M * K; i++)
-        a[i] = (float)rand() / RAND_MAX - 0.5f;
+        a[i] = (float)rand() / (float)RAND_MAX - 0.5f;
     for (int i = 0; i < N * K; i++)
-        b[i] = (float)rand() / RAND_MAX - 0.5f;
+        b[i] = (float)rand() / (float)RAND_MAX - 0.5f;
     oct_mx_quantize(a, OCT_F32, M, K, OCT_E4M3, OCT_SCALE_RCEIL, a_codes, a_scales);
     oct_mx_quantize(b, OCT_F32, N, K, OCT_E4M3, OCT_SCALE_RCEIL, b_codes, b_scales);
     oct_codes qa = {OCT_E4M3, a_codes, a_scales, 0}, qb = {OCT_E4M3, b_codes, b_scales, 0};

@@ -1,9 +1,11 @@
 /* One training step, and what it needs: see trainer.h. */
 #include "train/trainer.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/checked.h"
@@ -137,6 +139,9 @@ static oct_status open_folder(oct_trainer *t, oct_error *err) {
     t->n_folder_kept = oct_path_existing(job->job.dump_folder);
     t->has_folder = true;
     oct_status status = oct_make_folders(job->job.dump_folder, &cause);
+    if (status == OCT_OK && access(job->job.dump_folder, W_OK | X_OK) != 0)
+        status = oct_fail(&cause, OCT_FAILED, "%s: can't be written to: %s", job->job.dump_folder,
+                          strerror(errno));
     if (status != OCT_OK)
         return oct_fail(err, status, "%s: %s", oct_job_at(job, "job.dump_folder"), cause.message);
     size_t n_bytes;

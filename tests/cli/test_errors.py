@@ -18,6 +18,15 @@ def place(text):
 
 
 class Errors(Training):
+    def as_nobody(self):
+        """How to run the program without root's rights, for whom every file is open."""
+        if os.geteuid() != 0:
+            return {}
+        octet = shutil.copy(program.OCTET, self.path("octet"))
+        os.chmod(octet, 0o755)
+        os.chmod(self.folder, 0o777)
+        return {"octet": octet, "preexec_fn": lambda: os.setuid(65534)}
+
     def job(self, old, new):
         self.assertIn(old, JOB)
         self.write("wrong.toml", JOB.replace(old, new))
@@ -81,14 +90,16 @@ class Errors(Training):
 
     def test_given_an_unreadable_text_it_is_named(self):
         os.chmod(self.path("text.txt"), 0)
-        if os.geteuid() != 0:
-            self.refused(["train", "job.toml"], "text.txt")
-            return
-        # root reads every file: run a copy of the program as nobody
-        octet = shutil.copy(program.OCTET, self.path("octet"))
-        os.chmod(octet, 0o755)
-        os.chmod(self.folder, 0o777)
-        self.refused(["train", "job.toml"], "text.txt", octet=octet, preexec_fn=lambda: os.setuid(65534))
+        self.refused(["train", "job.toml"], "text.txt", **self.as_nobody())
+
+    def test_given_a_dump_folder_that_cannot_be_written_to_nothing_is_tokenized(self):
+        self.accepted(["data", "pack", "text.txt", "--tokenizer", "tokenizer.json", "--output", "packed"])
+        os.mkdir(self.path("own"))
+        os.chmod(self.path("own"), 0o555)
+        for data in ("text.txt", "packed"):
+            self.refused(["train", "job.toml", "--job.dump_folder=own", "--training.dataset_path=" + data],
+                         "octet: command line: --job.dump_folder: own: can't be written to", status=1, **self.as_nobody())
+        self.assertEqual(os.listdir(self.path("own")), [])
 
     def test_given_a_folder_where_a_file_should_be_it_is_named(self):
         os.mkdir(self.path("folder.toml"))

@@ -66,10 +66,19 @@ static int64_t step_length(const oct_gemm_job *j, int64_t step) {
     return oct_min_i64(j->kernels->k_step, j->n_k - step * j->kernels->k_step);
 }
 
-static void pack_a_panel(const oct_gemm_job *j, int64_t step, int64_t panel, void *out) {
+/* What a panel of A is packed from; nothing, behind the last. */
+static oct_gemm_source a_source(const oct_gemm_job *j, int64_t step, int64_t panel) {
     int64_t row = panel * j->kernels->MR, n_rows = oct_min_i64(j->kernels->MR, j->a.n - row);
-    j->kernels->pack_a(&j->problem->a, j->a.first + row, n_rows, j->k + step * j->kernels->k_step,
-                       step_length(j, step), out);
+    return (oct_gemm_source){.operand = &j->problem->a,
+                             .row = j->a.first + row,
+                             .n_rows = oct_max_i64(n_rows, 0),
+                             .k = j->k + step * j->kernels->k_step,
+                             .kc = step_length(j, step)};
+}
+
+static void pack_a_panel(const oct_gemm_job *j, int64_t step, int64_t panel, void *out) {
+    const oct_gemm_source s = a_source(j, step, panel);
+    j->kernels->pack_a(s.operand, s.row, s.n_rows, s.k, s.kc, out);
 }
 
 static void pack_b_panel(const oct_gemm_job *j, int64_t step, int64_t panel, void *out) {
@@ -134,6 +143,7 @@ typedef struct strip {
     const unsigned char *a, *b;   /* the first panels */
     oct_gemm_source next, fetch;  /* see oct_gemm_block */
     void *next_panel;
+    const unsigned char *a_next;
 } strip;
 
 static oct_accumulate accumulate_at(const oct_gemm_job *j, int64_t step) {
@@ -204,7 +214,8 @@ static void multiply_strip(const tile *t, int64_t step, const strip *s) {
                             .accumulate = accumulate_at(j, step),
                             .next = s->next,
                             .fetch = s->fetch,
-                            .next_panel = s->next_panel};
+                            .next_panel = s->next_panel,
+                            .a_next = s->a_next};
     bool direct = is_last(j, step) && p->c_dtype == OCT_F32 && !p->bias;
     if (direct) {
         int64_t row = j->a.first + t->row + s->i, col = j->b.first + t->col + s->k;
@@ -295,17 +306,21 @@ static void multiply_step(const gemm_run *run, const tile *t, int64_t step) {
     const int64_t MR = j->kernels->MR, NR = j->kernels->NR;
     const int64_t a_first = t->row / MR, b_first = t->col / NR;
     for (int64_t i = 0; i < t->n_rows; i += MR) {
-        const unsigned char *a = t->panel;
-        if (j->a.by_tile)
-            pack_a_panel(j, step, a_first + i / MR, t->panel);
-        else
-            a = panel_at(run->a, &j->a, step, a_first + i / MR);
-        multiply_strip(t, step,
-                       &(strip){.i = i,
-                                .n_rows = oct_min_i64(MR, t->n_rows - i),
-                                .n_cols = t->n_cols,
-                                .a = a,
-                                .b = panel_at(run->b, &j->b, step, b_first)});
+        const int64_t panel = a_first + i / MR;
+        strip s = {.i = i,
+                   .n_rows = oct_min_i64(MR, t->n_rows - i),
+                   .n_cols = t->n_cols,
+                   .b = panel_at(run->b, &j->b, step, b_first)};
+        if (j->a.by_tile) {
+            pack_a_panel(j, step, panel, t->panel);
+            s.a = t->panel;
+            s.fetch = a_source(j, step, panel + 1);
+        } else {
+            s.a = panel_at(run->a, &j->a, step, panel);
+            if (panel + 1 < j->a.n_panels)
+                s.a_next = panel_at(run->a, &j->a, step, panel + 1);
+        }
+        multiply_strip(t, step, &s);
     }
 }
 

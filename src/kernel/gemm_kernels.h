@@ -50,9 +50,13 @@ typedef struct oct_gemm_block {
     oct_accumulate c_accumulate;
     oct_block_output output; /* of c */
     /* Where there is one panel of B: `next` is packed in its place as `pack_b` does, once it isn't
-     * needed any more, and what comes after that, `fetch`, is brought near. */
-    oct_gemm_source next, fetch;
+     * needed any more. */
+    oct_gemm_source next;
     void *next_panel; /* b */
+    /* What is likely to be packed after that, or after the block, and a panel of A that is likely
+     * to be multiplied then (NULL: none): both may be brought near. */
+    oct_gemm_source fetch;
+    const unsigned char *a_next;
 } oct_gemm_block;
 
 typedef struct oct_gemm_kernels {
@@ -68,6 +72,11 @@ typedef struct oct_gemm_kernels {
      * Exact: MR * 4 (NR * 4) and 0. */
     size_t a_bytes_per_k, a_bytes_fixed;
     size_t b_bytes_per_k, b_bytes_fixed;
+
+    /* If packed panels of B are to be read from near memory: bytes of them in a job at most, and of
+     * A's beside them. 0: as much of both as suits most kernels. */
+    size_t b_near, a_beside;
+    int64_t NC_of_many; /* NC where there are more tiles than one beside each other; 0: NC */
 
     /* Where a tile packs a panel of B faster than it would read it from beyond L2: how often panels
      * are packed at most, so that tiles needn't share them. Else 0. */

@@ -19,6 +19,7 @@ static const double TILE_WORK = 1 << 21; /* a tile with less isn't cut further *
 /* The largest block that one job takes of a problem. */
 typedef struct oct_gemm_extent {
     int64_t m, n, k;
+    bool n_first; /* the next one is that of the next rows of B, not of A */
 } oct_gemm_extent;
 
 static size_t align_up(size_t n) {
@@ -81,13 +82,35 @@ static int64_t steps_of_job(const oct_gemm_problem *p, const oct_gemm_kernels *k
     return oct_max_i64(fit, 1);
 }
 
-static oct_gemm_extent job_extent(const oct_gemm_problem *p, const oct_gemm_kernels *kernels) {
+/* Whether B is packed in parts that are read from near memory. Several problems share rounds
+ * instead; and where sums wait between jobs, a job's rows and columns decide how much memory they
+ * take. */
+static bool is_b_near(const oct_gemm_plan *plan, const oct_gemm_problem *p, int64_t n_k) {
+    const bool waits = n_k < p->K && !oct_gemm_in_place(p);
+    return plan->n_problems == 1 && !waits && kernels_for(p, plan->mode)->b_near > 0;
+}
+
+/* The same in parts of equal size. */
+static int64_t even_rows_within(size_t budget, size_t panel_bytes, int64_t panel_rows,
+                                int64_t rows) {
+    const int64_t n_parts = oct_ceil_div(rows, rows_within(budget, panel_bytes, panel_rows, rows));
+    const int64_t n_panels = oct_ceil_div(oct_ceil_div(rows, panel_rows), n_parts);
+    return n_parts == 1 ? rows : n_panels * panel_rows;
+}
+
+static oct_gemm_extent job_extent(const oct_gemm_plan *plan, const oct_gemm_problem *p,
+                                  const oct_gemm_kernels *kernels) {
     int64_t k = oct_min_i64(p->K, steps_of_job(p, kernels) * kernels->k_step);
     size_t n_steps = (size_t)oct_ceil_div(k, kernels->k_step);
+    const size_t a = n_steps * a_stride(kernels, k), b = n_steps * b_stride(kernels, k);
+    const bool near = is_b_near(plan, p, k);
     return (oct_gemm_extent){
-        .m = rows_within(A_BUDGET, n_steps * a_stride(kernels, k), kernels->MR, p->M),
-        .n = rows_within(B_BUDGET, n_steps * b_stride(kernels, k), kernels->NR, p->N),
+        .m = near ? even_rows_within(kernels->a_beside, a, kernels->MR, p->M)
+                  : rows_within(A_BUDGET, a, kernels->MR, p->M),
+        .n = near ? even_rows_within(kernels->b_near, b, kernels->NR, p->N)
+                  : rows_within(B_BUDGET, b, kernels->NR, p->N),
         .k = k,
+        .n_first = near,
     };
 }
 
@@ -152,7 +175,9 @@ static bool tiles_pack_b(const oct_gemm_job *j, int64_t n) {
  * should do so in L2. */
 static int64_t max_columns(const oct_gemm_job *j, int64_t n) {
     const oct_gemm_kernels *kernels = j->kernels;
-    const int64_t columns = tile_rows(kernels, kernels->NC, kernels->NR, j->n_k);
+    int64_t columns = tile_rows(kernels, kernels->NC, kernels->NR, j->n_k);
+    if (kernels->NC_of_many > 0 && n > columns)
+        columns = tile_rows(kernels, kernels->NC_of_many, kernels->NR, j->n_k);
     if (kernels->b_packs == 0 || j->n_k < j->problem->K || j->n_steps == 1 || !tiles_pack_b(j, n))
         return columns;
     int64_t fit = (int64_t)(ACC_KEPT / sizeof(float)) / (j->a.tile * kernels->NR) * kernels->NR;
@@ -213,13 +238,15 @@ static bool advance(int64_t *at, int64_t part, int64_t whole) {
 }
 
 /* To the next block of a problem that is cut: K innermost, since its accumulators wait, or, where
- * they wait in C, outermost; then M, then N. */
+ * they wait in C, outermost; then M, then N, or N, then M. */
 static void advance_within(oct_gemm_cursor *at, const oct_gemm_problem *p,
                            const oct_gemm_extent *e) {
     const bool k_first = !oct_gemm_in_place(p);
     if (k_first && advance(&at->k, e->k, p->K))
         return;
-    if (advance(&at->m, e->m, p->M) || advance(&at->n, e->n, p->N))
+    if (e->n_first && advance(&at->n, e->n, p->N))
+        return;
+    if (advance(&at->m, e->m, p->M) || (!e->n_first && advance(&at->n, e->n, p->N)))
         return;
     if (!k_first && advance(&at->k, e->k, p->K))
         return;
@@ -243,7 +270,7 @@ static void add_whole_problems(const oct_gemm_plan *plan, oct_gemm_cursor *at, o
         if (p->M <= 0 || p->N <= 0)
             continue;
         const oct_gemm_kernels *kernels = kernels_for(p, plan->mode);
-        oct_gemm_extent e = job_extent(p, kernels);
+        oct_gemm_extent e = job_extent(plan, p, kernels);
         if (is_cut(p, &e))
             return;
         int64_t min_tiles = plan->n_problems > 1 ? MIN_TILES_EACH : MIN_TILES;
@@ -265,7 +292,7 @@ bool oct_gemm_next_round(const oct_gemm_plan *plan, oct_gemm_cursor *at, oct_gem
         return false;
     const oct_gemm_problem *p = &plan->problems[at->problem];
     const oct_gemm_kernels *kernels = kernels_for(p, plan->mode);
-    oct_gemm_extent e = job_extent(p, kernels);
+    oct_gemm_extent e = job_extent(plan, p, kernels);
     if (!is_cut(p, &e)) {
         clear_round(r);
         add_whole_problems(plan, at, r);
@@ -310,12 +337,13 @@ oct_gemm_layout oct_gemm_measure(const oct_gemm_plan *plan) {
         if (p->M <= 0 || p->N <= 0)
             continue;
         const oct_gemm_kernels *kernels = kernels_for(p, plan->mode);
-        oct_gemm_extent e = job_extent(p, kernels);
+        oct_gemm_extent e = job_extent(plan, p, kernels);
         size_t n_steps = (size_t)oct_ceil_div(e.k, kernels->k_step);
         size_t a = a_stride(kernels, e.k), b = b_stride(kernels, e.k);
         const bool k_is_cut = e.k < p->K;
+        const size_t a_budget = max_size(A_BUDGET, kernels->a_beside); /* a smaller one's, then */
         size_t a_bytes =
-            side_bytes(e.m, kernels->MR, n_steps * a, A_BUDGET, k_is_cut || e.m < p->M);
+            side_bytes(e.m, kernels->MR, n_steps * a, a_budget, k_is_cut || e.m < p->M);
         size_t b_bytes =
             side_bytes(e.n, kernels->NR, n_steps * b, B_BUDGET, k_is_cut || e.n < p->N);
         l.a_bytes += a_bytes;

@@ -743,9 +743,10 @@ static void check_blocks(const oct_gemm_problem *p, const char *set) {
 }
 
 static void check_large_outputs(const char *set) {
-    static const int64_t shapes[][3] = {{330, 832, 100},   {330, 832, 1100}, {64, 4160, 1100},
-                                        {700, 416, 600},   {33, 8000, 513},  {2300, 250, 40},
-                                        {470, 1024, 1537}, {1100, 250, 2500}};
+    static const int64_t shapes[][3] = {{330, 832, 100},   {330, 832, 1100},  {64, 4160, 1100},
+                                        {700, 416, 600},   {33, 8000, 513},   {2300, 250, 40},
+                                        {470, 1024, 1537}, {1100, 250, 2500}, {330, 1400, 2100},
+                                        {53088, 40, 33}}; /* more rows than are packed at once */
     static const int b_specs[] = {4, 5, 7, 9};
     for (uint64_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         for (uint64_t variant = 0; variant < 4; variant++) {
@@ -884,7 +885,7 @@ static void given_a_smaller_problem_the_larger_ones_workspace_is_enough(void **s
         oct_kernels_use(sets[k].kernels);
         for (uint64_t i = 0; i < 2000; i++) {
             uint32_t bits = draw(800000, i);
-            oct_gemm_problem large = {.M = 1 + draw(800001, i) % 700,
+            oct_gemm_problem large = {.M = 1 + draw(800001, i) % 6000,
                                       .N = 1 + draw(800002, i) % 5000,
                                       .K = 1 + draw(800003, i) % (bits & 4 ? 600 : 9000),
                                       .c_dtype = bits & 1 ? OCT_F32 : OCT_BF16,

@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "kernel/avx512/encode.h"
@@ -296,37 +297,56 @@ typedef struct lossy_quad {
     int64_t quad;
 } lossy_quad;
 
-/* Lists their residuals from `list` on, which has room for `capacity`. Returns how many there are,
- * which may be more. Apart from the loop that finds the quads, whose branch would be mispredicted
- * at each of them. */
+/* A residual for a panel of the other operand to be multiplied with. */
+OCT_INLINE oct_residual residual_at(int64_t k, uint32_t row, bool is_a) {
+    const uint32_t rows = is_a ? OCT_ALIGNED_NR : A_ROWS, row_bytes = rows * sizeof(float);
+    const size_t to = is_a ? offsetof(oct_tile_sums, x) : offsetof(oct_tile_sums, columns);
+    const uint32_t place = (uint32_t)oct_panel_place(k), block = (uint32_t)k / BLOCK;
+    const uint32_t per_chunk = OCT_ALIGNED_LONG_CHUNK / BLOCK;
+    return (oct_residual){
+        .pick = place % 2 ? 1 << 16 : 1,
+        .pair = place / 2 * row_bytes,
+        .units = block / per_chunk * per_chunk * row_bytes,
+        .lost = place * (uint32_t)sizeof(uint16_t),
+        .to = (uint32_t)to + row * row_bytes,
+        .next = sizeof(oct_residual),
+        .block_units = block * row_bytes,
+    };
+}
+
+/* Lists their residuals, as many as there is room for. Returns how many there are, which may be
+ * more. Apart from the loop that finds the quads, whose branch would be mispredicted at each of
+ * them. */
 static __attribute__((noinline)) int64_t list_residuals(const staging *st, const oct_panel *p,
                                                         int64_t group, int64_t panel_rows,
-                                                        const lossy_quad *quads, int64_t n_quads,
-                                                        oct_residual *list, int64_t capacity) {
-    const uint32_t pair_bytes = (uint32_t)(panel_rows == A_ROWS ? OCT_ALIGNED_NR : A_ROWS) * 4;
-    int64_t n = 0;
+                                                        int64_t n_blocks, const lossy_quad *quads,
+                                                        int64_t n_quads) {
+    const bool is_a = panel_rows == A_ROWS;
+    oct_residual *list = p->residuals[group];
+    int64_t n = 0, n_listed = 0;
     for (int64_t i = 0; i < n_quads; i++) {
         const int64_t q = quads[i].quad, block = q / (BLOCK / 4);
         const uint8_t *codes = st->codes + q * 64;
         const int16_t *integers = p->integers + (2 * q * panel_rows + 16 * group) * 2;
         const float *units = p->units + block * panel_rows + 16 * group;
         const float *factors = st->factors + block * 16;
+        for (; n_listed < block; n_listed++)
+            list[n_listed] = residual_at(n_listed * BLOCK, 0, is_a);
         for (__mmask64 left = quads[i].elements; left; left &= left - 1, n++) {
             int e = __builtin_ctzll(left), row = e / 4, b = e % 4;
-            if (n >= capacity)
+            if (n >= p->capacity)
                 continue;
             int16_t integer = integers[(b & 1) * panel_rows * 2 + 2 * row + b / 2];
             float value = code_value(st->words, codes[e]) * factors[row];
-            int64_t place = oct_panel_place(4 * q + b);
-            list[n] = (oct_residual){
-                .value = fmaf(-(float)integer, units[row], value),
-                .pick = place % 2 ? 1 << 16 : 1,
-                .pair = (uint32_t)(place / 2) * pair_bytes,
-                .place = (uint16_t)place,
-                .row = (uint16_t)(16 * group + row),
-            };
+            oct_residual r = residual_at(4 * q + b, (uint32_t)(16 * group + row), is_a);
+            r.value = fmaf(-(float)integer, units[row], value);
+            list[n_listed++] = r;
         }
     }
+    for (; n_listed < n_blocks; n_listed++)
+        list[n_listed] = residual_at(n_listed * BLOCK, 0, is_a);
+    list[n_listed] = residual_at((n_blocks - 1) * BLOCK, 0, is_a);
+    list[n_listed].next = 0;
     return n;
 }
 
@@ -360,9 +380,7 @@ OCT_INLINE int64_t align_quads(const tables *t, const rows16 *rows, const stagin
         quads[n_quads] = (lossy_quad){lossy, q};
         n_quads += lossy != 0;
     }
-    const int64_t n_before = p->head->n_residuals;
-    return list_residuals(st, p, group, panel_rows, quads, n_quads, p->residuals + n_before,
-                          p->capacity - n_before);
+    return list_residuals(st, p, group, panel_rows, rows->n_blocks, quads, n_quads);
 }
 
 static int64_t align_in_chunks(const tables *t, rows16 *rows, const staging *st, const oct_panel *p,
@@ -377,22 +395,24 @@ static int64_t align_in_chunks(const tables *t, rows16 *rows, const staging *st,
 /* A's residuals by k. */
 static void spread_residuals(const oct_panel *p, int64_t n_blocks) {
     const __m512 zeros = _mm512_setzero_ps();
-    const int64_t most = n_blocks * BLOCK / 2;
+    const int64_t most = n_blocks * BLOCK / 2 - 1;
+    const uint16_t first = (uint16_t)(((char *)p->lost - (char *)p->integers) / 64);
     int64_t n = 0;
     _mm512_store_ps(p->lost[0], zeros);
     for (int64_t k = 0; k < n_blocks * BLOCK; k += 32)
-        _mm512_store_si512(p->lost_at + k, _mm512_setzero_si512());
-    for (int32_t i = 0; i < p->head->n_residuals; i++) {
-        const oct_residual *r = &p->residuals[i];
-        uint16_t *at = p->lost_at + r->place;
-        if (*at == 0) {
+        _mm512_store_si512(p->lost_at + k, _mm512_set1_epi16((short)first));
+    for (const oct_residual *r = p->residuals[0]; r->next > 0; r++) {
+        if (r->value == 0)
+            continue;
+        uint16_t *at = p->lost_at + r->lost / sizeof *p->lost_at;
+        if (*at == first) {
             p->head->by_codes |= n == most;
             if (n == most)
                 return;
-            *at = (uint16_t)++n;
+            *at = (uint16_t)(first + ++n);
             _mm512_store_ps(p->lost[n], zeros);
         }
-        p->lost[*at][r->row] = r->value;
+        p->lost[*at - first][r->to / sizeof(float) / OCT_ALIGNED_NR] = r->value;
     }
 }
 
@@ -421,9 +441,8 @@ static void pack_group(const tables *t, const oct_operand *x, int64_t row, __mma
         p->head->chunk = BLOCK;
         n = align_in_chunks(t, &rows, &st, p, group, panel_rows, BLOCK);
     }
-    const int64_t most = p->capacity - p->head->n_residuals;
-    p->head->by_codes |= n > most;
-    p->head->n_residuals += (int32_t)(n > most ? most : n);
+    p->head->by_codes |= n > p->capacity;
+    p->head->n_residuals[group] = (int32_t)(n > p->capacity ? p->capacity : n);
     p->head->special_rows |= (uint32_t)rows.special << (16 * group);
     if (panel_rows == A_ROWS)
         spread_residuals(p, n_blocks);

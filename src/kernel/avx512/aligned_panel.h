@@ -33,14 +33,19 @@ enum {
     OCT_ALIGNED_LONG_CHUNK = 256 /* the short one is OCT_MX_BLOCK */
 };
 
-/* One element's residual, and where what it's multiplied with is in a panel of the other operand,
- * ready to be used. */
+/* One element's residual, and where what it's multiplied with is in a panel of the other operand
+ * and what it's added to, ready to be used. A list has some of value 0 in between, so that the one
+ * that is worked on in the i-th turn of 32 k isn't of a later k. The last is one, and leads to
+ * itself. */
 typedef struct oct_residual {
     float value;
-    int32_t pick;   /* for vpmaddwd: 1 for the first of a pair of k, 2^16 for the second */
+    int32_t pick;   /* for vpdpwssd: 1 for the first of a pair of k, 2^16 for the second */
     uint32_t pair;  /* offset of the pair's integers, in bytes */
-    uint16_t place; /* of k in the order of storage (oct_panel_place) */
-    uint16_t row;   /* within the panel */
+    uint32_t units; /* offset of the units of k's long chunk, in bytes; */
+    uint32_t lost;  /* offset of k in lost_at, in bytes */
+    uint32_t to;    /* offset in oct_tile_sums: of a row of A, or a column */
+    uint32_t next;  /* bytes to the next; 0 in the last */
+    uint32_t block_units; /* of those of its block */
 } oct_residual;
 
 typedef struct oct_panel_head {
@@ -48,24 +53,33 @@ typedef struct oct_panel_head {
     int64_t row, k;
     int32_t n_rows;
     int32_t chunk;
-    bool by_codes;         /* too many residuals */
-    uint32_t special_rows; /* their integers are zero: NaN, Inf or an extreme magnitude */
-    int32_t n_residuals;
+    bool by_codes;          /* too many residuals */
+    uint32_t special_rows;  /* their integers are zero: NaN, Inf or an extreme magnitude */
+    int32_t n_residuals[2]; /* of each sixteen rows */
 } oct_panel_head;
 
 /* Where the parts of a panel are. R rows (16 for A, the last two zeros; 32 for B); k padded to a
- * multiple of 64. */
+ * multiple of 64. What is looked up together with the integers has a fixed distance from them. */
 typedef struct oct_panel {
     oct_panel_head *head;
-    int16_t *integers; /* [place / 2][R][2]: pairs for vpdpwssd */
-    float *units;      /* [k / 32][R]: the unit times the operand's fp32 scale */
-    oct_residual *residuals;
-    int64_t capacity; /* of the list */
-    /* A: the residuals again, for those of B: lost[lost_at[place]][R], where lost[0] is zeros. At
-     * most every other k has some. */
+    int16_t *integers;          /* [place / 2][R][2]: pairs for vpdpwssd */
+    float *units;               /* [k / 32][R]: the unit times the operand's fp32 scale */
+    oct_residual *residuals[2]; /* of each sixteen rows, in order of k */
+    int64_t capacity;           /* of such a list, but for those of value 0 */
+    /* A: the residuals again, for those of B: those of a k, R floats, are 64 * lost_at[place] bytes
+     * behind the first of the integers; zeros for most. At most every other k has some. */
     uint16_t *lost_at;
     float (*lost)[OCT_ALIGNED_A_ROWS];
 } oct_panel;
+
+enum {
+    OCT_PANEL_LOST_AT = -OCT_ALIGNED_STEP * 2, /* bytes from the integers, in A */
+    OCT_PANEL_UNITS = -OCT_ALIGNED_STEP * 4    /* in A and in B, where as many come twice */
+};
+_Static_assert(OCT_ALIGNED_STEP / OCT_MX_BLOCK * OCT_ALIGNED_NR * 4 == -OCT_PANEL_UNITS &&
+                   OCT_ALIGNED_STEP / OCT_MX_BLOCK * OCT_ALIGNED_A_ROWS * 4 ==
+                       OCT_PANEL_LOST_AT - OCT_PANEL_UNITS,
+               "the units of a whole step fit before what follows");
 
 /* k inside a group of four is stored as 0 2 1 3, for A and B alike: so the even and the odd bytes
  * of four codes make a pair each. */
@@ -79,29 +93,26 @@ static inline int64_t oct_panel_padded_k(int64_t kc) {
 
 static inline oct_panel oct_panel_at(void *bytes, int64_t kc, int64_t rows) {
     const int64_t k = oct_panel_padded_k(kc);
-    char *base = bytes;
-    oct_panel p = {.head = bytes, .capacity = k * rows / 16};
-    base += 64;
-    p.integers = (int16_t *)(void *)base;
-    base += k * rows * 2;
-    p.units = (float *)(void *)base;
-    base += k / OCT_MX_BLOCK * rows * 4;
-    p.residuals = (oct_residual *)(void *)base;
-    base += p.capacity * (int64_t)sizeof(oct_residual);
-    p.lost_at = (uint16_t *)(void *)base;
-    base += k * (int64_t)sizeof(uint16_t);
-    p.lost = (float(*)[OCT_ALIGNED_A_ROWS])(void *)base;
+    char *integers = (char *)bytes + 64 - OCT_PANEL_UNITS;
+    oct_panel p = {.head = bytes, .capacity = k / 2 - k / OCT_MX_BLOCK - 2};
+    p.integers = (int16_t *)(void *)integers;
+    p.units = (float *)(void *)(integers + OCT_PANEL_UNITS);
+    p.lost_at = (uint16_t *)(void *)(integers + OCT_PANEL_LOST_AT);
+    p.residuals[0] = (oct_residual *)(void *)(integers + k * rows * 2);
+    p.residuals[1] = p.residuals[0] + k / 2;
+    p.lost = (float(*)[OCT_ALIGNED_A_ROWS])(void *)p.residuals[1];
     return p;
 }
 
-/* Bytes of B: 2 + 4 / 32 + 16 / 16 for an element; A has 2 + 64 / 2 more for a k. */
-#define OCT_PANEL_A_BYTES_PER_K ((size_t)OCT_ALIGNED_A_ROWS * 25 / 8 + 34)
-#define OCT_PANEL_B_BYTES_PER_K ((size_t)OCT_ALIGNED_NR * 25 / 8)
-#define OCT_PANEL_BYTES_FIXED(per_k) (128 + 63 * (per_k))
+/* Bytes of B: 2 + 32 / 32 for an element; A has 64 / 2 more for a k. */
+#define OCT_PANEL_A_BYTES_PER_K ((size_t)OCT_ALIGNED_A_ROWS * 3 + 32)
+#define OCT_PANEL_B_BYTES_PER_K ((size_t)OCT_ALIGNED_NR * 3)
+#define OCT_PANEL_BYTES_FIXED(per_k) (128 - OCT_PANEL_UNITS + 63 * (per_k))
 
-/* A tile of one step. */
+/* A tile of one step, and what is to be added to its columns. */
 typedef struct oct_tile_sums {
     alignas(64) float x[OCT_ALIGNED_A_ROWS][OCT_ALIGNED_NR];
+    alignas(64) float columns[OCT_ALIGNED_NR][OCT_ALIGNED_A_ROWS];
 } oct_tile_sums;
 
 void oct_aligned_pack(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k, int64_t kc,

@@ -106,7 +106,7 @@ static void write_rows(output *o, int64_t n) {
 
 /* Stretches of memory that are brought to L2 while panels are multiplied, some lines at a time: the
  * processor's own prefetching ends with each page. */
-enum { MAX_PARTS = 2 * A_ROWS, PAIRS_PER_LINE = 4 };
+enum { MAX_PARTS = 2 * NR, PAIRS_PER_LINE = 4 };
 typedef struct fetch {
     struct {
         const char *at, *end;
@@ -131,7 +131,7 @@ static void add_panel(fetch *f, const oct_panel *a, int64_t kc) {
 /* What a panel is packed from. */
 static void add_source(fetch *f, const oct_gemm_source *s) {
     const oct_operand *x = s->operand;
-    if (s->n_rows > A_ROWS || x->layout != OCT_K_CONTIGUOUS)
+    if (x->layout != OCT_K_CONTIGUOUS)
         return;
     for (int64_t r = s->row; r < s->row + s->n_rows; r++) {
         add_part(f, (const char *)x->data + r * x->ld + s->k, s->kc);

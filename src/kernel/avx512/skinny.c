@@ -213,20 +213,29 @@ OCT_INLINE bool store_plain_scales(const oct_operand *x, int64_t row, int cols, 
     return true;
 }
 
-/* Returns the rows, bit by bit, whose scales are too large for SCALED_SUMS: an element times its
- * scale may overflow. */
+/* Scales with which an element may overflow, or be rounded (MX scales round nothing: they are
+ * powers of two, and 2^-127 times the smallest code is one as well). */
+OCT_INLINE bool is_extreme(const oct_operand *x, __m512 scales) {
+    const __m512 size = _mm512_abs_ps(scales);
+    __mmask16 m = _mm512_cmp_ps_mask(size, _mm512_set1_ps(0x1p112f), _CMP_NLE_UQ);
+    if (x->scaling != OCT_SCALING_MX)
+        m |= _mm512_cmp_ps_mask(size, _mm512_set1_ps(0x1p-100f), _CMP_LT_OQ) &
+             _mm512_cmp_ps_mask(size, _mm512_setzero_ps(), _CMP_NEQ_OQ);
+    return m != 0;
+}
+
+/* Returns the rows, bit by bit, whose scales are too extreme for SCALED_SUMS. */
 OCT_INLINE uint32_t store_scales(const oct_operand *x, int64_t row, int cols, int64_t k, int64_t n,
                                  section_scales *s) {
-    const __m512 most = _mm512_set1_ps(0x1p112f);
-    uint32_t large = 0;
+    uint32_t extreme = 0;
     if (n == SECTION && store_plain_scales(x, row, cols, k, s))
         return 0;
     for (int j = 0; j < cols; j++) {
         __m512 y = block_scales(x, row + j, k, n);
-        large |= (uint32_t)(_mm512_cmp_ps_mask(_mm512_abs_ps(y), most, _CMP_NLE_UQ) != 0) << j;
+        extreme |= (uint32_t)is_extreme(x, y) << j;
         _mm512_store_ps(s->x[j], y);
     }
-    return large;
+    return extreme;
 }
 
 /* Sums of some rows of A by some of B on their way. */
@@ -316,7 +325,7 @@ OCT_INLINE uint32_t multiply_rows(const block *m, int rows, int cols, decoding k
     const oct_word_table table = *m->table;
     section_scales scales;
     group g = {.a = m->a};
-    uint32_t large = 0;
+    uint32_t extreme = 0;
     sums s;
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
@@ -326,7 +335,7 @@ OCT_INLINE uint32_t multiply_rows(const block *m, int rows, int cols, decoding k
     for (int64_t k = 0; k < m->kc; k += SECTION) {
         const int64_t n = m->kc - k < SECTION ? m->kc - k : SECTION;
         int64_t i = 0;
-        large |= store_scales(x, row, cols, begin + k, n, &scales);
+        extreme |= store_scales(x, row, cols, begin + k, n, &scales);
         for (; i + GROUP <= n; i += GROUP, g.a += rows * GROUP, codes += GROUP) {
             fetch_ahead(codes, first, ld, cols, (k + i) / GROUP);
 #pragma GCC unroll 4
@@ -344,7 +353,7 @@ OCT_INLINE uint32_t multiply_rows(const block *m, int rows, int cols, decoding k
         }
     }
     if (how == SCALED_ELEMENTS)
-        large = 0;
+        extreme = 0;
         /* Unrolled, or the sums would live in memory. */
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
@@ -352,10 +361,10 @@ OCT_INLINE uint32_t multiply_rows(const block *m, int rows, int cols, decoding k
         for (int j = 0; j < cols; j++) {
             float *to = m->acc + i * m->ld_acc + m->first + j,
                   sum = _mm512_reduce_add_ps(s.s[i][j]);
-            if (!(large >> j & 1))
+            if (!(extreme >> j & 1))
                 *to = m->accumulate == OCT_ADD_TO_OUTPUT ? *to + sum : sum;
         }
-    return large;
+    return extreme;
 }
 
 typedef uint32_t rows_fn(const block *m);

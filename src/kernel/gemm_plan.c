@@ -326,6 +326,42 @@ static size_t scratch_floats(const oct_gemm_problem *p, const oct_gemm_kernels *
     return (size_t)oct_max_i64(at_once, rows * cols);
 }
 
+static oct_gemm_layout measure_problem(const oct_gemm_plan *plan, const oct_gemm_problem *p) {
+    const oct_gemm_kernels *kernels = kernels_for(p, plan->mode);
+    const oct_gemm_extent e = job_extent(plan, p, kernels);
+    const size_t n_steps = (size_t)oct_ceil_div(e.k, kernels->k_step);
+    const size_t a = a_stride(kernels, e.k), b = b_stride(kernels, e.k);
+    const bool k_is_cut = e.k < p->K, waits = k_is_cut && !oct_gemm_in_place(p);
+    const size_t a_budget = max_size(A_BUDGET, kernels->a_beside); /* a smaller one's, then */
+    return (oct_gemm_layout){
+        .a_bytes = side_bytes(e.m, kernels->MR, n_steps * a, a_budget, k_is_cut || e.m < p->M),
+        .b_bytes = side_bytes(e.n, kernels->NR, n_steps * b, B_BUDGET, k_is_cut || e.n < p->N),
+        .acc_bytes = waits ? align_up((size_t)(e.m * e.n) * sizeof(float)) : 0,
+        .scratch_bytes = align_up(scratch_floats(p, kernels) * sizeof(float)),
+        .panel_bytes = max_size(a, b)};
+}
+
+static oct_gemm_layout larger_of_each(oct_gemm_layout x, oct_gemm_layout y) {
+    return (oct_gemm_layout){.a_bytes = max_size(x.a_bytes, y.a_bytes),
+                             .b_bytes = max_size(x.b_bytes, y.b_bytes),
+                             .acc_bytes = max_size(x.acc_bytes, y.acc_bytes),
+                             .scratch_bytes = max_size(x.scratch_bytes, y.scratch_bytes),
+                             .panel_bytes = max_size(x.panel_bytes, y.panel_bytes)};
+}
+
+/* What a problem or a smaller one needs: few rows have kernels of their own. */
+static oct_gemm_layout measure_up_to(const oct_gemm_plan *plan, const oct_gemm_problem *p) {
+    const oct_kernels *table = oct_kernels_current();
+    const int64_t few[] = {2, 1, table->gemm_aligned ? table->gemm_skinny->MR : 1};
+    oct_gemm_layout l = measure_problem(plan, p);
+    for (size_t i = 0; i < sizeof few / sizeof few[0]; i++) {
+        oct_gemm_problem q = *p;
+        q.M = oct_min_i64(p->M, few[i]);
+        l = larger_of_each(l, measure_problem(plan, &q));
+    }
+    return l;
+}
+
 /* Adds up what the problems could need, without regard to how they'd share rounds, whether a panel
  * is kept, or how tiles are cut: so the layout of a problem is large enough for any that is smaller
  * in some dimensions and else alike, as gemm.h promises. */
@@ -336,25 +372,13 @@ oct_gemm_layout oct_gemm_measure(const oct_gemm_plan *plan) {
         const oct_gemm_problem *p = &plan->problems[i];
         if (p->M <= 0 || p->N <= 0)
             continue;
-        const oct_gemm_kernels *kernels = kernels_for(p, plan->mode);
-        oct_gemm_extent e = job_extent(plan, p, kernels);
-        size_t n_steps = (size_t)oct_ceil_div(e.k, kernels->k_step);
-        size_t a = a_stride(kernels, e.k), b = b_stride(kernels, e.k);
-        const bool k_is_cut = e.k < p->K;
-        const size_t a_budget = max_size(A_BUDGET, kernels->a_beside); /* a smaller one's, then */
-        size_t a_bytes =
-            side_bytes(e.m, kernels->MR, n_steps * a, a_budget, k_is_cut || e.m < p->M);
-        size_t b_bytes =
-            side_bytes(e.n, kernels->NR, n_steps * b, B_BUDGET, k_is_cut || e.n < p->N);
-        l.a_bytes += a_bytes;
-        l.b_bytes += b_bytes;
-        largest_a = max_size(largest_a, a_bytes);
-        largest_b = max_size(largest_b, b_bytes);
-        if (k_is_cut && !oct_gemm_in_place(p))
-            l.acc_bytes = max_size(l.acc_bytes, align_up((size_t)(e.m * e.n) * sizeof(float)));
-        l.scratch_bytes =
-            max_size(l.scratch_bytes, align_up(scratch_floats(p, kernels) * sizeof(float)));
-        l.panel_bytes = max_size(l.panel_bytes, max_size(a, b));
+        const oct_gemm_layout one = measure_up_to(plan, p);
+        const size_t a_bytes = l.a_bytes + one.a_bytes, b_bytes = l.b_bytes + one.b_bytes;
+        largest_a = max_size(largest_a, one.a_bytes);
+        largest_b = max_size(largest_b, one.b_bytes);
+        l = larger_of_each(l, one);
+        l.a_bytes = a_bytes;
+        l.b_bytes = b_bytes;
     }
     /* A round holds no more than a budget, or one job. */
     l.a_bytes = l.a_bytes < largest_a ? l.a_bytes : largest_a;

@@ -82,8 +82,9 @@ static uint8_t draw_scale_byte(filling fill, uint64_t stream, uint64_t i) {
 }
 
 static float draw_scale(filling fill, uint64_t stream, uint64_t i) {
-    static const float extremes[] = {0x1p-126f, 0x1.8p127f, NAN, 0.3f};
-    return fill == HOSTILE && i % 2 ? extremes[draw(stream, i) % 4]
+    /* With the last two, products with codes are rounded. */
+    static const float extremes[] = {0x1p-126f, 0x1.8p127f, NAN, 0.3f, 0x1.4dp-128f, -0x1.37p-135f};
+    return fill == HOSTILE && i % 2 ? extremes[draw(stream, i) % 6]
                                     : 0.01f + fabsf(oct_rng_normal(33, stream, i));
 }
 
@@ -614,6 +615,52 @@ static void given_any_operands_aligned_products_meet_the_error_bound(void **stat
     check_mode_bound(OCT_GEMM_ALIGNED, "aligned");
 }
 
+/* Scales by row so small that their products with codes are rounded, if B has such scales. */
+static void make_scales_tiny(test_problem *t, uint64_t stream) {
+    const oct_gemm_problem *p = &t->problem;
+    float *scales = (float *)(void *)t->b.scales.data;
+    for (int64_t j = 0; j < p->N; j++)
+        scales[j] =
+            ldexpf(1 + (float)(draw(stream, (uint64_t)j) % 100) / 128, -149 + (int)(j % 60));
+    for (int64_t j = 0; j < p->N; j++)
+        for (int64_t k = 0; k < p->K; k++)
+            t->b.decoded[j * p->K + k] = decode(&t->b.operand, j, k);
+}
+
+static void given_tiny_scales_few_rows_meet_the_error_bound(void **state) {
+    (void)state;
+    kernel_set sets[MAX_KERNEL_SETS];
+    size_t n_sets = product_sets(sets);
+    oct_kernels before = *oct_kernels_current();
+    for (size_t k = 0; k < n_sets; k++) {
+        oct_kernels_use(sets[k].kernels);
+        if (!oct_gemm_supports(OCT_GEMM_ALIGNED))
+            continue;
+        int n_run = 0;
+        for (int b = 4; b < N_SPECS; b++)
+            for (int64_t i = 0; i < 24; i++) {
+                if (specs[b].layout != OCT_K_CONTIGUOUS || specs[b].scaling != OCT_SCALING_ROW)
+                    continue;
+                problem_spec s = {.M = 1 + i % 4,
+                                  .N = 65,
+                                  .K = (int64_t[]){1, 64, 300, 512, 1030, 31}[i / 4],
+                                  .a = specs[4],
+                                  .b = specs[b],
+                                  .fill = ORDINARY,
+                                  .c_dtype = OCT_F32,
+                                  .stream = 680000 + (uint64_t)i * 100};
+                test_problem t = make_problem(&s);
+                make_scales_tiny(&t, s.stream);
+                run_problems(&(test_problem *){&t}, 1, OCT_GEMM_ALIGNED);
+                check_bound(&t, sets[k].name);
+                free_problem(&t);
+                n_run++;
+            }
+        assert_true(n_run > 0);
+    }
+    oct_kernels_use(before);
+}
+
 /* Few rows of A have kernels of their own, by number, which read B as it lies: where K is
  * contiguous. */
 static void given_few_rows_aligned_products_meet_the_error_bound(void **state) {
@@ -875,28 +922,45 @@ static void given_codes_of_every_kind_kernels_that_do_not_round_hold_their_value
     oct_kernels_use(before);
 }
 
+/* A large problem, up to few rows of it; the small one is smaller in all dimensions, or the same.
+ */
+static void make_two_sizes(uint64_t i, oct_gemm_problem *large, oct_gemm_problem *small) {
+    const uint32_t bits = draw(800000, i);
+    *large = (oct_gemm_problem){.M = 1 + draw(800001, i) % (bits & 16 ? 6000 : 20),
+                                .N = 1 + draw(800002, i) % (bits & 32 ? 5000 : 90000),
+                                .K = 1 + draw(800003, i) % (bits & 4    ? 600
+                                                            : bits & 64 ? 9000
+                                                                        : 90000),
+                                .c_dtype = bits & 1 ? OCT_F32 : OCT_BF16,
+                                .accumulate = bits & 2 ? OCT_OVERWRITE : OCT_ADD_TO_OUTPUT};
+    large->a.dtype = large->b.dtype = bits & 8 ? OCT_F32 : OCT_E4M3;
+    *small = *large;
+    small->M = draw(800004, i) % (large->M + 1);
+    small->N = draw(800005, i) % (large->N + 1);
+    small->K = draw(800006, i) % (large->K + 1);
+}
+
 /* Callers size one workspace by their largest block and use it for ragged ones too. */
-static void given_a_smaller_problem_the_larger_ones_workspace_is_enough(void **state) {
+static void given_smaller_problems_the_larger_ones_workspace_is_enough(void **state) {
     (void)state;
+    enum { MOST = 4 };
     kernel_set sets[MAX_KERNEL_SETS];
     size_t n_sets = product_sets(sets);
     oct_kernels before = *oct_kernels_current();
     for (size_t k = 0; k < n_sets; k++) {
         oct_kernels_use(sets[k].kernels);
-        for (uint64_t i = 0; i < 2000; i++) {
-            uint32_t bits = draw(800000, i);
-            oct_gemm_problem large = {.M = 1 + draw(800001, i) % 6000,
-                                      .N = 1 + draw(800002, i) % 5000,
-                                      .K = 1 + draw(800003, i) % (bits & 4 ? 600 : 9000),
-                                      .c_dtype = bits & 1 ? OCT_F32 : OCT_BF16,
-                                      .accumulate = bits & 2 ? OCT_OVERWRITE : OCT_ADD_TO_OUTPUT};
-            large.a.dtype = large.b.dtype = bits & 8 ? OCT_F32 : OCT_E4M3;
-            oct_gemm_problem small = large;
-            small.M = draw(800004, i) % (large.M + 1);
-            small.N = draw(800005, i) % (large.N + 1);
-            small.K = draw(800006, i) % (large.K + 1);
-            assert_true(oct_gemm_workspace(&small, 1, OCT_GEMM_AUTO) <=
-                        oct_gemm_workspace(&large, 1, OCT_GEMM_AUTO));
+        for (uint64_t i = 0; i < 20000; i++) {
+            oct_gemm_problem large[MOST], small[MOST];
+            const int64_t n = i % 2 ? 1 : MOST;
+            for (int64_t j = 0; j < n; j++)
+                make_two_sizes(i * MOST + (uint64_t)j, &large[j], &small[j]);
+            if (oct_gemm_workspace(small, n, OCT_GEMM_AUTO) >
+                oct_gemm_workspace(large, n, OCT_GEMM_AUTO))
+                fail_msg("%s: %lld problems, the first of %lldx%lldx%lld, need more than those of "
+                         "%lldx%lldx%lld",
+                         sets[k].name, (long long)n, (long long)small[0].M, (long long)small[0].N,
+                         (long long)small[0].K, (long long)large[0].M, (long long)large[0].N,
+                         (long long)large[0].K);
         }
     }
     oct_kernels_use(before);
@@ -904,7 +968,7 @@ static void given_a_smaller_problem_the_larger_ones_workspace_is_enough(void **s
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(given_a_smaller_problem_the_larger_ones_workspace_is_enough),
+        cmocka_unit_test(given_smaller_problems_the_larger_ones_workspace_is_enough),
         cmocka_unit_test(given_every_pair_of_operands_the_product_is_exact),
         cmocka_unit_test(given_hostile_codes_and_scales_the_product_is_exact),
         cmocka_unit_test(given_every_depth_and_thin_shapes_the_product_is_exact),
@@ -914,6 +978,7 @@ int main(void) {
         cmocka_unit_test(given_any_operands_exact_products_meet_the_error_bound),
         cmocka_unit_test(given_any_operands_aligned_products_meet_the_error_bound),
         cmocka_unit_test(given_few_rows_aligned_products_meet_the_error_bound),
+        cmocka_unit_test(given_tiny_scales_few_rows_meet_the_error_bound),
         cmocka_unit_test(given_aligned_products_threads_and_batches_change_no_bit),
         cmocka_unit_test(given_large_outputs_each_block_is_what_it_is_alone),
         cmocka_unit_test(given_codes_of_every_kind_kernels_that_do_not_round_hold_their_values),

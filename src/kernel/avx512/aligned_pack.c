@@ -395,7 +395,6 @@ static int64_t align_in_chunks(const tables *t, rows16 *rows, const staging *st,
 /* A's residuals by k. */
 static void spread_residuals(const oct_panel *p, int64_t n_blocks) {
     const __m512 zeros = _mm512_setzero_ps();
-    const int64_t most = n_blocks * BLOCK / 2 - 1;
     const uint16_t first = (uint16_t)(((char *)p->lost - (char *)p->integers) / 64);
     int64_t n = 0;
     _mm512_store_ps(p->lost[0], zeros);
@@ -406,9 +405,6 @@ static void spread_residuals(const oct_panel *p, int64_t n_blocks) {
             continue;
         uint16_t *at = p->lost_at + r->lost / sizeof *p->lost_at;
         if (*at == first) {
-            p->head->by_codes |= n == most;
-            if (n == most)
-                return;
             *at = (uint16_t)(first + ++n);
             _mm512_store_ps(p->lost[n], zeros);
         }

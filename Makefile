@@ -37,7 +37,12 @@ bench:
 	@$(MAKE) --no-print-directory build
 	@$(BUILD)/cli/octet bench
 
+# A tree that was set up with another prefix gets this one, if it was given.
 install: build
+ifneq ($(origin PREFIX),file)
+	@meson configure $(BUILD) --prefix $(PREFIX)
+	@ninja -C $(BUILD) --quiet >/dev/null
+endif
 	@meson install -C $(BUILD) --no-rebuild
 
 format:

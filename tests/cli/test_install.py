@@ -38,6 +38,16 @@ class Install(unittest.TestCase):
         out = subprocess.run([program], check=True, capture_output=True, text=True).stdout
         self.assertTrue(out.strip())
 
+    def test_make_install_installs_where_it_is_told_to(self):
+        told = self.root / "told"
+        for given, expected in (([f"PREFIX={told}"], f"--prefix {told}"), ([], None)):
+            out = subprocess.run(["make", "-C", ROOT, "-n", f"BUILD={BUILD}", "install", *given], check=True,
+                                 capture_output=True, text=True).stdout
+            if expected:
+                self.assertIn(expected, out)
+            else:
+                self.assertNotIn("--prefix", out)
+
 
 if __name__ == "__main__":
     unittest.main(argv=["test_install"])

@@ -24,7 +24,8 @@
 typedef enum filling {
     ORDINARY, /* Gaussian values, codes with no NaN or Inf, scales near 1 */
     HOSTILE,  /* any code, any scale byte (0, 1, 254, 255 often), wide values, NaN, Inf */
-    ZERO_BLOCKS
+    ZERO_BLOCKS,
+    WIDE_SCALES /* MX scales from 2^-55 to 2^55 */
 } filling;
 
 /* An operand in guarded memory, and its elements decoded. */
@@ -78,6 +79,8 @@ static uint8_t draw_scale_byte(filling fill, uint64_t stream, uint64_t i) {
     uint32_t word = draw(stream, i);
     if (fill == HOSTILE)
         return word % 3 ? (uint8_t)(100 + word % 60) : extremes[word / 3 % 4];
+    if (fill == WIDE_SCALES)
+        return (uint8_t)(127 - 55 + word % 111);
     return (uint8_t)(120 + word % 12);
 }
 
@@ -513,7 +516,23 @@ typedef struct error_sums {
     double error, reference, sgemm_error;
 } error_sums;
 
-/* |err| <= 4 K 2^-24 sum|ab| + K 2^-149, element by element; and the sums for the whole. */
+/* What C was before and the bias give to an element, and what they and C's type may round. */
+static double added_at(const test_problem *t, int64_t i, int64_t j, double product,
+                       double magnitude, double *rounding) {
+    oct_gemm_problem p = t->problem;
+    p.c = t->c_before;
+    const double before = p.accumulate == OCT_ADD_TO_OUTPUT ? load_c(&p, i * p.ld_c + j) : 0;
+    const double bias = p.bias ? (double)p.bias[j] : 0;
+    const double sum = product + before + bias;
+    *rounding =
+        before != 0 || bias != 0 ? 3 * 0x1p-24 * (magnitude + fabs(before) + fabs(bias)) : 0;
+    if (p.c_dtype == OCT_BF16)
+        *rounding += 0x1p-8 * fabs(sum) + 0x1p-133;
+    return before + bias;
+}
+
+/* |err| <= 4 K 2^-24 sum|ab| + K 2^-149, element by element, and what is added and rounded
+ * afterwards; and the sums for the whole. */
 static error_sums check_bound(const test_problem *t, const char *set) {
     const oct_gemm_problem *p = &t->problem;
     error_sums sums = {0};
@@ -527,16 +546,18 @@ static error_sums check_bound(const test_problem *t, const char *set) {
                 magnitude += fabs((double)a * (double)b);
                 single = fmaf(a, b, single);
             }
+            double rounding = 0, added = added_at(t, i, j, exact, magnitude, &rounding);
+            exact += added;
             float got = load_c(p, i * p->ld_c + j);
             double error = (double)got - exact, K = (double)p->K;
-            if (!isfinite(magnitude)) {
+            if (!isfinite(magnitude + added)) {
                 if (isfinite(got))
                     fail_msg("%s: C(%lld,%lld): NaN or Inf expected, got %a", set, (long long)i,
                              (long long)j, (double)got);
                 continue;
             }
-            double bound = 4 * K * 0x1p-24 * magnitude + K * 0x1p-149;
-            if (magnitude > 0x1p126)
+            double bound = 4 * K * 0x1p-24 * magnitude + K * 0x1p-149 + rounding;
+            if (magnitude > 0x1p120)
                 continue; /* fp32 may overflow where fp64 doesn't */
             if (!(fabs(error) <= bound))
                 fail_msg("%s: %lldx%lldx%lld C(%lld,%lld): expected %a within %a, got %a", set,
@@ -569,8 +590,9 @@ static error_sums check_one_bound(const problem_spec *s, oct_gemm_mode mode, con
 
 static void check_mode_bound(oct_gemm_mode mode, const char *name) {
     static const int64_t shapes[][3] = {
-        {1, 1, 1},      {1, 64, 512},   {17, 33, 31}, {33, 65, 257}, {40, 40, 512}, {29, 70, 513},
-        {20, 50, 1100}, {64, 96, 2300}, {3, 70, 513}, {8, 33, 1100}, {5, 20, 4200}};
+        {1, 1, 1},     {1, 64, 512},   {17, 33, 31},   {33, 65, 257}, {40, 40, 512},
+        {29, 70, 513}, {20, 50, 1100}, {64, 96, 2300}, {3, 70, 513},  {8, 33, 1100},
+        {5, 20, 4200}, {18, 40, 32},   {20, 1, 33},    {17, 34, 255}, {33, 1, 256}};
     oct_kernels before = *oct_kernels_current();
     kernel_set sets[MAX_KERNEL_SETS];
     size_t n_sets = product_sets(sets);
@@ -583,7 +605,7 @@ static void check_mode_bound(oct_gemm_mode mode, const char *name) {
         }
         n_run++;
         for (uint64_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
-            for (int fill = ORDINARY; fill <= ZERO_BLOCKS; fill++)
+            for (int fill = ORDINARY; fill <= WIDE_SCALES; fill++)
                 for (uint64_t pair = 0; pair < 5; pair++) {
                     problem_spec s = {.M = shapes[i][0],
                                       .N = shapes[i][1],
@@ -591,12 +613,14 @@ static void check_mode_bound(oct_gemm_mode mode, const char *name) {
                                       .a = specs[4 + (pair + i) % (N_SPECS - 4)],
                                       .b = specs[4 + (pair * 3 + i * 5) % (N_SPECS - 4)],
                                       .fill = (filling)fill,
-                                      .c_dtype = OCT_F32,
-                                      .accumulate = OCT_OVERWRITE,
+                                      .c_dtype = pair == 3 ? OCT_BF16 : OCT_F32,
+                                      .accumulate = pair == 2 || pair == 3 ? OCT_ADD_TO_OUTPUT
+                                                                           : OCT_OVERWRITE,
+                                      .has_bias = pair == 1 || pair == 3,
                                       .where = (placement)(pair % N_PLACEMENTS),
                                       .stream = 600000 + i * 100 + pair};
                     error_sums sums = check_one_bound(&s, mode, sets[k].name);
-                    if (fill == ORDINARY)
+                    if (fill == ORDINARY && !s.has_bias && s.accumulate == OCT_OVERWRITE)
                         check_whole(&sums, s.K, sets[k].name);
                 }
     }

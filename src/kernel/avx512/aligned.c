@@ -106,7 +106,7 @@ static void write_rows(output *o, int64_t n) {
 
 /* Stretches of memory that are brought to L2 while panels are multiplied, some lines at a time: the
  * processor's own prefetching ends with each page. */
-enum { MAX_PARTS = 2 * NR, PAIRS_PER_LINE = 4 };
+enum { PANEL_PARTS = 5, MAX_PARTS = PANEL_PARTS + 2 * NR, PAIRS_PER_LINE = 4 };
 typedef struct fetch {
     struct {
         const char *at, *end;
@@ -119,7 +119,7 @@ static void add_part(fetch *f, const void *at, int64_t n_bytes) {
     f->parts[f->n_parts++].end = (const char *)at + n_bytes;
 }
 
-/* A panel, and as many residuals as they usually have. */
+/* A panel, in PANEL_PARTS, and as many residuals as they usually have. */
 static void add_panel(fetch *f, const oct_panel *a, int64_t kc) {
     add_part(f, a->units, kc / BLOCK * A_ROWS * (int64_t)sizeof *a->units);
     add_part(f, a->lost_at, kc * (int64_t)sizeof *a->lost_at);
@@ -128,7 +128,7 @@ static void add_panel(fetch *f, const oct_panel *a, int64_t kc) {
     add_part(f, a->integers, kc * A_ROWS * (int64_t)sizeof *a->integers);
 }
 
-/* What a panel is packed from. */
+/* What a panel is packed from: two parts a row. */
 static void add_source(fetch *f, const oct_gemm_source *s) {
     const oct_operand *x = s->operand;
     if (x->layout != OCT_K_CONTIGUOUS)

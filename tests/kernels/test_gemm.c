@@ -639,6 +639,21 @@ static void given_any_operands_aligned_products_meet_the_error_bound(void **stat
     check_mode_bound(OCT_GEMM_ALIGNED, "aligned");
 }
 
+/* In turn, each set that has aligned products. */
+static void for_each_aligned_set(void (*check)(const char *set)) {
+    kernel_set sets[MAX_KERNEL_SETS];
+    const size_t n_sets = product_sets(sets);
+    const oct_kernels before = *oct_kernels_current();
+    for (size_t k = 0; k < n_sets; k++) {
+        oct_kernels_use(sets[k].kernels);
+        if (oct_gemm_supports(OCT_GEMM_ALIGNED))
+            check(sets[k].name);
+        else
+            printf("SKIPPED: %s has no aligned product\n", sets[k].name);
+    }
+    oct_kernels_use(before);
+}
+
 /* Scales by row so small that their products with codes are rounded, if B has such scales. */
 static void make_scales_tiny(test_problem *t, uint64_t stream) {
     const oct_gemm_problem *p = &t->problem;
@@ -651,73 +666,61 @@ static void make_scales_tiny(test_problem *t, uint64_t stream) {
             t->b.decoded[j * p->K + k] = decode(&t->b.operand, j, k);
 }
 
+static void check_tiny_scales(const char *set) {
+    int n_run = 0;
+    for (int b = 4; b < N_SPECS; b++)
+        for (int64_t i = 0; i < 24; i++) {
+            if (specs[b].layout != OCT_K_CONTIGUOUS || specs[b].scaling != OCT_SCALING_ROW)
+                continue;
+            problem_spec s = {.M = 1 + i % 4,
+                              .N = 65,
+                              .K = (int64_t[]){1, 64, 300, 512, 1030, 31}[i / 4],
+                              .a = specs[4],
+                              .b = specs[b],
+                              .fill = ORDINARY,
+                              .c_dtype = OCT_F32,
+                              .stream = 680000 + (uint64_t)i * 100};
+            test_problem t = make_problem(&s);
+            make_scales_tiny(&t, s.stream);
+            run_problems(&(test_problem *){&t}, 1, OCT_GEMM_ALIGNED);
+            check_bound(&t, set);
+            free_problem(&t);
+            n_run++;
+        }
+    assert_true(n_run > 0);
+}
+
 static void given_tiny_scales_few_rows_meet_the_error_bound(void **state) {
     (void)state;
-    kernel_set sets[MAX_KERNEL_SETS];
-    size_t n_sets = product_sets(sets);
-    oct_kernels before = *oct_kernels_current();
-    for (size_t k = 0; k < n_sets; k++) {
-        oct_kernels_use(sets[k].kernels);
-        if (!oct_gemm_supports(OCT_GEMM_ALIGNED))
-            continue;
-        int n_run = 0;
-        for (int b = 4; b < N_SPECS; b++)
-            for (int64_t i = 0; i < 24; i++) {
-                if (specs[b].layout != OCT_K_CONTIGUOUS || specs[b].scaling != OCT_SCALING_ROW)
-                    continue;
-                problem_spec s = {.M = 1 + i % 4,
-                                  .N = 65,
-                                  .K = (int64_t[]){1, 64, 300, 512, 1030, 31}[i / 4],
-                                  .a = specs[4],
-                                  .b = specs[b],
-                                  .fill = ORDINARY,
-                                  .c_dtype = OCT_F32,
-                                  .stream = 680000 + (uint64_t)i * 100};
-                test_problem t = make_problem(&s);
-                make_scales_tiny(&t, s.stream);
-                run_problems(&(test_problem *){&t}, 1, OCT_GEMM_ALIGNED);
-                check_bound(&t, sets[k].name);
-                free_problem(&t);
-                n_run++;
-            }
-        assert_true(n_run > 0);
-    }
-    oct_kernels_use(before);
+    for_each_aligned_set(check_tiny_scales);
 }
 
 /* Few rows of A have kernels of their own, by number, which read B as it lies: where K is
  * contiguous. */
-static void given_few_rows_aligned_products_meet_the_error_bound(void **state) {
-    (void)state;
+static void check_few_rows(const char *set) {
     static const int b_specs[] = {4, 5, 6, 9, 12, 13};
     static const int64_t lengths[] = {1, 31, 64, 100, 513, 1100, 4200},
                          widths[] = {1, 5, 16, 70, 133};
-    kernel_set sets[MAX_KERNEL_SETS];
-    size_t n_sets = product_sets(sets);
-    oct_kernels before = *oct_kernels_current();
-    for (size_t k = 0; k < n_sets; k++) {
-        oct_kernels_use(sets[k].kernels);
-        if (!oct_gemm_supports(OCT_GEMM_ALIGNED)) {
-            printf("SKIPPED: %s has no aligned product\n", sets[k].name);
-            continue;
-        }
-        for (uint64_t i = 0; i < 17 * 6 * 3; i++) {
-            problem_spec s = {.M = 1 + (int64_t)(i % 17),
-                              .N = widths[i % 5],
-                              .K = lengths[i / 17 % 7],
-                              .a = specs[4 + i % (N_SPECS - 4)],
-                              .b = specs[b_specs[i / 17 % 6]],
-                              .fill = (filling)(i / (17 * 6)),
-                              .c_dtype = OCT_F32,
-                              .accumulate = OCT_OVERWRITE,
-                              .where = (placement)(i % N_PLACEMENTS),
-                              .stream = 650000 + i * 100};
-            error_sums sums = check_one_bound(&s, OCT_GEMM_ALIGNED, sets[k].name);
-            if (s.fill == ORDINARY && s.M * s.N > 64)
-                check_whole(&sums, s.K, sets[k].name);
-        }
+    for (uint64_t i = 0; i < 17 * 6 * 3; i++) {
+        problem_spec s = {.M = 1 + (int64_t)(i % 17),
+                          .N = widths[i % 5],
+                          .K = lengths[i / 17 % 7],
+                          .a = specs[4 + i % (N_SPECS - 4)],
+                          .b = specs[b_specs[i / 17 % 6]],
+                          .fill = (filling)(i / (17 * 6)),
+                          .c_dtype = OCT_F32,
+                          .accumulate = OCT_OVERWRITE,
+                          .where = (placement)(i % N_PLACEMENTS),
+                          .stream = 650000 + i * 100};
+        error_sums sums = check_one_bound(&s, OCT_GEMM_ALIGNED, set);
+        if (s.fill == ORDINARY && s.M * s.N > 64)
+            check_whole(&sums, s.K, set);
     }
-    oct_kernels_use(before);
+}
+
+static void given_few_rows_aligned_products_meet_the_error_bound(void **state) {
+    (void)state;
+    for_each_aligned_set(check_few_rows);
 }
 
 /* Aligned sums have no definition to the bit, but threads and neighbours must not change them. */
@@ -753,18 +756,8 @@ static void check_aligned_is_stable(const char *set) {
 
 static void given_aligned_products_threads_and_batches_change_no_bit(void **state) {
     (void)state;
-    kernel_set sets[MAX_KERNEL_SETS];
-    size_t n_sets = product_sets(sets);
-    oct_kernels before = *oct_kernels_current();
-    int threads_before = oct_threads();
-    for (size_t k = 0; k < n_sets; k++) {
-        oct_kernels_use(sets[k].kernels);
-        if (oct_gemm_supports(OCT_GEMM_ALIGNED))
-            check_aligned_is_stable(sets[k].name);
-        else
-            printf("SKIPPED: %s has no aligned product\n", sets[k].name);
-    }
-    oct_kernels_use(before);
+    const int threads_before = oct_threads();
+    for_each_aligned_set(check_aligned_is_stable);
     oct_threads_set(threads_before);
 }
 
@@ -846,17 +839,7 @@ static void check_large_outputs(const char *set) {
 
 static void given_large_outputs_each_block_is_what_it_is_alone(void **state) {
     (void)state;
-    kernel_set sets[MAX_KERNEL_SETS];
-    size_t n_sets = product_sets(sets);
-    oct_kernels before = *oct_kernels_current();
-    for (size_t k = 0; k < n_sets; k++) {
-        oct_kernels_use(sets[k].kernels);
-        if (oct_gemm_supports(OCT_GEMM_ALIGNED))
-            check_large_outputs(sets[k].name);
-        else
-            printf("SKIPPED: %s has no aligned product\n", sets[k].name);
-    }
-    oct_kernels_use(before);
+    for_each_aligned_set(check_large_outputs);
 }
 
 /* Normal codes, and in each block of every other sixteen rows one code of any kind that is finite.

@@ -3,14 +3,16 @@
 header compiles alone, in C11 and in C++17; only base/alloc.c calls malloc; no files of the library need each other in a circle.
 
 usage: check_rooms.py SOURCE_ROOT CC CXX LIBRARY
+CC and CXX are commands, so "ccache gcc" is one.
 """
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 
 root = pathlib.Path(sys.argv[1])
-cc, cxx, library = sys.argv[2:5]
+cc, cxx, library = shlex.split(sys.argv[2]), shlex.split(sys.argv[3]), sys.argv[4]
 failures = []
 
 order = re.findall(r"^subdir\('(\w+)'\)", (root / "src/meson.build").read_text(), re.M)
@@ -26,7 +28,7 @@ for file in files:
         failures.append(f"{file.relative_to(root)}: calls the heap; base/alloc.h is its only door")
 
 for header in sorted((root / "include/octet").glob("*.h")):
-    for command in ([cc, "-std=c11", "-x", "c"], [cxx, "-std=c++17", "-x", "c++"]):
+    for command in (cc + ["-std=c11", "-x", "c"], cxx + ["-std=c++17", "-x", "c++"]):
         source = f"#include <octet/{header.name}>\n"
         run = subprocess.run(command + ["-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{root / 'include'}", "-"],
                              input=source, text=True, capture_output=True)

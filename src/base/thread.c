@@ -15,6 +15,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define MAX_THREADS 1024
 #define SPINS                                                                                      \
@@ -42,14 +43,54 @@ static struct {
 static int n_threads;
 static _Thread_local bool inside;
 
+/* A number from 1 to MAX_THREADS with spaces around it, up to a comma or the end. *end: after it.
+ */
+static bool read_count(const char *text, int *n, const char **end) {
+    char *after;
+    text += strspn(text, " \t");
+    if (*text < '0' || *text > '9') /* strtol would take a sign */
+        return false;
+    long value = strtol(text, &after, 10); /* one too long for it is LONG_MAX */
+    after += strspn(after, " \t");
+    *n = value >= 1 && value <= MAX_THREADS ? (int)value : 0;
+    *end = after;
+    return *n > 0 && (*after == '\0' || *after == ',');
+}
+
+/* OMP_NUM_THREADS is the variable that users of such programs know, so it's read as OpenMP reads
+ * it: a count, or a list of counts of which the first is for the outermost loops, and there are no
+ * others here. Unset or empty: *n is 0. */
+static oct_status read_wanted(int *n, oct_error *err) {
+    const char *wanted = getenv("OMP_NUM_THREADS"), *rest = wanted;
+    *n = 0;
+    if (!wanted || !*wanted)
+        return OCT_OK;
+    for (int count, i = 0;; i++, rest++) {
+        if (!read_count(rest, &count, &rest))
+            return oct_fail(err, OCT_INVALID,
+                            "OMP_NUM_THREADS: expected a number of threads from 1 to %d; got "
+                            "\"%.40s\"",
+                            MAX_THREADS, wanted);
+        if (i == 0)
+            *n = count;
+        if (!*rest)
+            return OCT_OK;
+    }
+}
+
 static int default_threads(void) {
-    const char *wanted =
-        getenv("OMP_NUM_THREADS"); /* the variable that users of such programs know */
-    int n = wanted ? atoi(wanted) : 0;
+    int n;
     cpu_set_t cpus;
+    if (read_wanted(&n, NULL) != OCT_OK) /* oct_threads_init will say so */
+        n = 0;
     if (n < 1 && sched_getaffinity(0, sizeof cpus, &cpus) == 0)
         n = CPU_COUNT(&cpus);
     return n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : n;
+}
+
+oct_status oct_threads_init(oct_error *err) {
+    int n;
+    return read_wanted(&n, err);
 }
 
 int oct_threads(void) {

@@ -3,8 +3,13 @@
 #ifndef OCT_BASE_THREAD_H
 #define OCT_BASE_THREAD_H
 
+#include <octet/status.h>
 #include <octet/threads.h>
 #include <stdint.h>
+
+/* Whether OMP_NUM_THREADS can be read; programs ask at their start. OCT_INVALID says what it has to
+ * be; oct_threads() then is as if it weren't set. */
+oct_status oct_threads_init(oct_error *err);
 
 /* `thread` is in 0 .. oct_threads()-1 and picks a slice of scratch memory, never a result. */
 typedef void (*oct_task)(void *context, int64_t task, int thread);

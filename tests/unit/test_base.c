@@ -143,6 +143,35 @@ static void given_any_thread_count_every_task_runs_once(void **state) {
     }
 }
 
+/* Open MP 5.2, 21.1.2: a list of positive integers, the first for the outermost level. */
+static void given_threads_in_the_environment_only_whole_positive_numbers_are_taken(void **state) {
+    (void)state;
+    static const char *const right[] = {"", "1", " 3 ", "1024", "4,2", "4 , 3,2", "007"};
+    static const char *const wrong[] = {
+        "abc", "0",   "-1", "+2",  "2.5", "2x",  "1025",
+        "0x2", "4,",  ",4", "4,0", " ",   "4 2", "99999999999999999999",
+        "4,a", "1e3", "1;2"};
+    const char *set = getenv("OMP_NUM_THREADS");
+    char *before = set ? oct_strdup(set) : NULL;
+    for (size_t i = 0; i < sizeof right / sizeof *right; i++) {
+        setenv("OMP_NUM_THREADS", right[i], 1);
+        assert_int_equal(oct_threads_init(NULL), OCT_OK);
+    }
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        oct_error err = {0};
+        setenv("OMP_NUM_THREADS", wrong[i], 1);
+        assert_int_equal(oct_threads_init(&err), OCT_INVALID);
+        assert_non_null(
+            strstr(err.message, "OMP_NUM_THREADS: expected a number of threads from 1"));
+        assert_non_null(strstr(err.message, wrong[i]));
+    }
+    unsetenv("OMP_NUM_THREADS");
+    assert_int_equal(oct_threads_init(NULL), OCT_OK);
+    if (before)
+        setenv("OMP_NUM_THREADS", before, 1);
+    oct_free(before);
+}
+
 static void given_a_refused_write_the_old_file_stays(void **state) {
     (void)state;
     char folder[] = "/tmp/octet-test-XXXXXX";
@@ -235,6 +264,7 @@ int main(void) {
         cmocka_unit_test(given_a_misspelt_name_the_neighbour_is_named),
         cmocka_unit_test(given_a_name_unlike_the_known_ones_none_is_named),
         cmocka_unit_test(given_any_thread_count_every_task_runs_once),
+        cmocka_unit_test(given_threads_in_the_environment_only_whole_positive_numbers_are_taken),
         cmocka_unit_test(given_a_refused_write_the_old_file_stays),
         cmocka_unit_test(given_any_character_its_utf8_is_known_and_nothing_else_is),
         cmocka_unit_test(given_a_message_of_any_length_its_beginning_and_end_stay),

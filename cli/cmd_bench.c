@@ -24,6 +24,8 @@ oct_status cli_bench(int argc, char **argv, oct_error *err) {
             "Measures products and quantizers against oneDNN, OpenBLAS and memcpy, whichever "
             "are\ninstalled: interleaved in one process, medians. The ratios are the result; "
             "rates vary\nwith the machine's load.",
+        .examples = "bench --only products\n"
+                    "bench --threads 1 --json\n",
         .options = options,
         .n_options = sizeof options / sizeof options[0]};
     cli_args args;

@@ -40,6 +40,8 @@ static oct_status run_pack(int argc, char **argv, oct_error *err) {
         .usage = "octet data pack TEXT... --tokenizer PATH --output FILE",
         .summary = "Tokenizes text files (each a document), JSONL files (each line's \"text\" a "
                    "document)\nor folders of them into one packed token file.",
+        .examples = "data pack data/kjv.txt --tokenizer data/tokenizer.json --output kjv.tokens\n"
+                    "train job.toml --training.dataset_path=kjv.tokens\n",
         .options = options,
         .n_options = 2,
         .min_operands = 1,

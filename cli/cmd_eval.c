@@ -62,6 +62,7 @@ oct_status cli_eval(int argc, char **argv, oct_error *err) {
                            .summary = "Loss (nats a token) and perplexity of a checkpoint on a "
                                       "text, JSONL or packed file or a folder\nof them. CKPT is a "
                                       "step-N folder, a folder of them or a run's dump folder.",
+                           .examples = "eval outputs/demo other.txt\n",
                            .options = options,
                            .n_options = sizeof options / sizeof options[0],
                            .min_operands = 2,

@@ -59,6 +59,9 @@ oct_status cli_generate(int argc, char **argv, oct_error *err) {
     const cli_spec spec = {.usage = "octet generate CKPT [--prompt TEXT] [options]",
                            .summary = "Continues a prompt. CKPT is a step-N folder, a folder of "
                                       "them or a run's dump folder.",
+                           .examples = "generate outputs/demo --prompt \"In the beginning\"\n"
+                                       "generate outputs/demo/compare/mxfp8 --temperature 0 "
+                                       "--max-new-tokens 40\n",
                            .options = options,
                            .n_options = sizeof options / sizeof options[0],
                            .min_operands = 1,

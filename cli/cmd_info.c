@@ -41,7 +41,8 @@ static void print_libraries(void) {
 
 oct_status cli_info(int argc, char **argv, oct_error *err) {
     const cli_spec spec = {.usage = "octet info",
-                           .summary = "Prints what this machine has and which kernels are used."};
+                           .summary = "Prints what this machine has and which kernels are used.",
+                           .examples = "info\n"};
     cli_args args;
     oct_status status;
     if (cli_begin(&spec, argc, argv, &args, &status, err)) {

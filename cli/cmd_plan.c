@@ -135,6 +135,9 @@ oct_status cli_plan(int argc, char **argv, oct_error *err) {
                    "machine: what "
                    "this one's CPU hasn't\n(gemm = \"aligned\") is a warning here and an error of "
                    "octet train.",
+        .examples = "plan examples/demo.toml\n"
+                    "plan examples/demo.toml --quantize.linear.mx.filter_fqns=output,wo\n"
+                    "plan examples/moe_demo.toml --ranks 4\n",
         .options = options,
         .n_options = 2,
         .max_operands = 1,

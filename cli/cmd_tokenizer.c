@@ -77,6 +77,8 @@ static oct_status run_train(int argc, char **argv, oct_error *err) {
         .usage = "octet tokenizer train TEXT... --output PATH [options]",
         .summary = "Trains a byte-level BPE on text files, JSONL files (field \"text\") or folders "
                    "of\nthem and writes a Hugging Face tokenizer.json.",
+        .examples = "tokenizer train data/kjv.txt --vocab-size 4096 --output my-tokenizer\n"
+                    "train job.toml --model.tokenizer_path=my-tokenizer\n",
         .options = options,
         .n_options = N_OPTIONS(options),
         .min_operands = 1,
@@ -129,6 +131,9 @@ static oct_status run_encode(int argc, char **argv, oct_error *err) {
     };
     const cli_spec spec = {.usage = "octet tokenizer encode TOKENIZER [FILE] [--text TEXT]",
                            .summary = "Prints the token ids of a file (default: standard input).",
+                           .examples =
+                               "tokenizer encode data/tokenizer.json data/kjv.txt\n"
+                               "tokenizer encode data/tokenizer.json --text \"In the beginning\"\n",
                            .options = options,
                            .n_options = N_OPTIONS(options),
                            .min_operands = 1,
@@ -185,6 +190,7 @@ static oct_status run_decode(int argc, char **argv, oct_error *err) {
     const cli_spec spec = {.usage = "octet tokenizer decode TOKENIZER [ID...]",
                            .summary = "Prints the text of token ids (default: those on standard "
                                       "input).",
+                           .examples = "tokenizer decode data/tokenizer.json 40 1029\n",
                            .min_operands = 1,
                            .max_operands = -1};
     cli_args args;

@@ -10,15 +10,45 @@
 #include "train/trainer.h"
 #include "world.h"
 
-static oct_status print_help(const cli_spec *spec, oct_error *err) {
+/* Those that most jobs set; the whole table is some two hundred lines. */
+static const char *const first_keys[] = {
+    "training.dataset_path",
+    "model.tokenizer_path",
+    "model.name",
+    "model.flavor",
+    "model.converters",
+    "quantize.linear.mx.recipe_name",
+    "quantize.linear.mx.filter_fqns",
+    "training.steps",
+    "training.local_batch_size",
+    "training.seq_len",
+    "optimizer.lr",
+    "lr_scheduler.warmup_steps",
+    "job.dump_folder",
+    "checkpoint.enable",
+    "checkpoint.interval",
+    "validation.enable",
+    "debug.seed",
+};
+enum { N_FIRST_KEYS = sizeof first_keys / sizeof first_keys[0] };
+
+static oct_status print_help(const cli_spec *spec, bool all_keys, oct_error *err) {
     oct_strbuf keys = {0};
-    cli_print_help(spec);
-    oct_job_render_keys(OCT_JOB_TITAN, OCT_JOB_TEXT, &keys);
-    if (keys.failed)
-        return oct_fail_memory(err);
-    printf("\nkeys of a TOML job (docs/configuration.md has those of a YAML job):\n%s", keys.text);
+    if (all_keys)
+        oct_job_render_keys(OCT_JOB_TITAN, OCT_JOB_TEXT, &keys);
+    for (int i = 0; i < N_FIRST_KEYS && !all_keys; i++)
+        oct_job_render_key(OCT_JOB_TITAN, first_keys[i], &keys);
+    oct_status status = keys.failed ? oct_fail_memory(err) : OCT_OK;
+    if (status == OCT_OK) {
+        cli_print_help(spec);
+        printf("\n%s, with their defaults:\n%s",
+               all_keys ? "all keys of a TOML job" : "keys of a TOML job that most jobs set",
+               keys.text);
+        printf("\n%sdocs/configuration.md has the keys of a YAML job too.\n",
+               all_keys ? "" : "`octet train --help-all` lists every key; ");
+    }
     oct_strbuf_free(&keys);
-    return OCT_OK;
+    return status;
 }
 
 static oct_status train(oct_comm *world, const oct_job *job, const cli_args *args, oct_error *err) {
@@ -59,17 +89,26 @@ static oct_status load_and_train(const cli_args *args, oct_error *err) {
 }
 
 oct_status cli_train(int argc, char **argv, oct_error *err) {
+    bool all_keys = false;
+    const cli_option options[] = {
+        {"help-all", CLI_FLAG, &all_keys, NULL, "this text with every key of a job", 0, 0}};
     const cli_spec spec = {
         .usage = "octet train CONFIG [--section.key=value ...]",
         .summary = "Trains a model. CONFIG is a torchtitan job (.toml) or a MindSpeed MM job "
                    "(.yaml);\n--job.config_file CONFIG works too. The command line wins over the "
                    "file, the file over\ndefaults; lists are comma-separated.",
+        .examples = "train examples/demo.toml\n"
+                    "train examples/demo.toml --training.steps=100 --optimizer.lr=1e-3\n"
+                    "train job.toml --model.converters=quantize.linear.mx "
+                    "--quantize.linear.mx.recipe_name=hif8\n",
+        .options = options,
+        .n_options = 1,
         .max_operands = 1,
         .overrides = CLI_JOB_OVERRIDES};
     cli_args args;
     oct_status status = cli_parse(&spec, argc, argv, &args, err);
-    if (status == OCT_OK && args.help) {
-        status = print_help(&spec, err);
+    if (status == OCT_OK && (args.help || all_keys)) {
+        status = print_help(&spec, all_keys, err);
     } else if (status == OCT_OK) {
         signal(SIGPIPE, SIG_IGN); /* a run outlives the reader of its log */
         cli_log_to_stdout();

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/nearest.h"
+#include "base/thread.h"
 #include "cli.h"
 #include "kernel/select.h"
 #include "terminal.h"
@@ -31,21 +32,48 @@ static const cli_command commands[] = {
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
+static const char *const help_words[] = {"help", "--help", "-h", NULL};
+static const char *const version_words[] = {"version", "--version", "-V", NULL};
+
+static bool is_one_of(const char *word, const char *const *words) {
+    for (; *words; words++)
+        if (strcmp(word, *words) == 0)
+            return true;
+    return false;
+}
+
 static void print_help(void) {
     printf("usage: octet COMMAND ...\n\n"
            "Trains transformer language models in 8-bit floating point on CPUs.\n\ncommands:\n");
     for (int i = 0; i < N_COMMANDS; i++)
         printf("  %-12s %s\n", commands[i].name, commands[i].summary);
-    printf("\n`octet COMMAND --help` says more; `octet --version` prints the version.\n");
+    printf("\n`octet help COMMAND` or `octet COMMAND --help` says more; `octet version` prints the "
+           "version.\n");
+}
+
+static bool ends_with(const char *text, const char *ending) {
+    size_t n = strlen(text), m = strlen(ending);
+    return n > m && strcmp(text + n - m, ending) == 0;
 }
 
 static oct_status fail_unknown(const char *name, oct_error *err) {
-    const char *names[N_COMMANDS];
+    if (ends_with(name, ".toml") || ends_with(name, ".yaml") || ends_with(name, ".yml"))
+        return oct_fail(err, OCT_INVALID,
+                        "'%.300s': expected a command before the job file; did you mean octet "
+                        "train %.300s?",
+                        name, name);
+    if (name[0] == '-')
+        return oct_fail(err, OCT_INVALID,
+                        "%.100s: expected a command before its options; octet --help lists the "
+                        "commands",
+                        name);
+    const char *names[N_COMMANDS + 2] = {"help", "version"};
     for (int i = 0; i < N_COMMANDS; i++)
-        names[i] = commands[i].name;
-    const char *nearest = oct_nearest_name(name, names, N_COMMANDS);
+        names[i + 2] = commands[i].name;
+    const char *nearest = oct_nearest_name(name, names, N_COMMANDS + 2);
     if (nearest)
-        return oct_fail(err, OCT_INVALID, "%s: unknown command; did you mean '%s'?", name, nearest);
+        return oct_fail(err, OCT_INVALID, "%.100s: unknown command; did you mean '%s'?", name,
+                        nearest);
     return oct_fail(err, OCT_INVALID,
                     "'%.100s': unknown command; expected one of those that octet --help "
                     "lists",
@@ -54,24 +82,48 @@ static oct_status fail_unknown(const char *name, oct_error *err) {
 
 static oct_status run_command(const cli_command *command, int argc, char **argv, oct_error *err) {
     oct_status status = oct_kernels_init(err);
+    if (status == OCT_OK)
+        status = oct_threads_init(err);
     return status == OCT_OK ? command->run(argc, argv, err) : status;
+}
+
+static oct_status run_named(int argc, char **argv, oct_error *err) {
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (strcmp(argv[0], commands[i].name) == 0)
+            return run_command(&commands[i], argc - 1, argv + 1, err);
+    return fail_unknown(argv[0], err);
+}
+
+/* `help tokenizer train` is `tokenizer train --help`; `help` alone lists the commands. */
+static oct_status run_help(int argc, char **argv, oct_error *err) {
+    enum { MAX_WORDS = 2 };
+    char *words[MAX_WORDS + 1];
+    if (argc > MAX_WORDS)
+        return oct_fail(err, OCT_INVALID,
+                        "help: unexpected argument '%.100s'; usage: octet help [COMMAND]",
+                        argv[MAX_WORDS]);
+    if (argc == 0 || is_one_of(argv[0], help_words)) {
+        print_help();
+        return OCT_OK;
+    }
+    for (int i = 0; i < argc; i++)
+        words[i] = argv[i];
+    words[argc] = "--help";
+    return run_named(argc + 1, words, err);
 }
 
 static oct_status run(int argc, char **argv, oct_error *err) {
     if (argc < 2)
         return oct_fail(err, OCT_INVALID, "a command is missing; octet --help lists them");
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-        print_help();
-        return OCT_OK;
-    }
-    if (strcmp(argv[1], "--version") == 0) {
-        printf("octet %s\n", OCT_VERSION);
-        return OCT_OK;
-    }
-    for (int i = 0; i < N_COMMANDS; i++)
-        if (strcmp(argv[1], commands[i].name) == 0)
-            return run_command(&commands[i], argc - 2, argv + 2, err);
-    return fail_unknown(argv[1], err);
+    if (is_one_of(argv[1], help_words))
+        return run_help(argc - 2, argv + 2, err);
+    if (!is_one_of(argv[1], version_words))
+        return run_named(argc - 1, argv + 1, err);
+    if (argc > 2)
+        return oct_fail(err, OCT_INVALID, "%s: unexpected argument '%.100s'; usage: octet version",
+                        argv[1], argv[2]);
+    printf("octet %s\n", OCT_VERSION);
+    return OCT_OK;
 }
 
 /* A standard stream that the caller closed would give its number to the next file that is opened,

@@ -182,8 +182,19 @@ void cli_args_free(cli_args *args) {
     memset(args, 0, sizeof *args);
 }
 
+static void print_examples(const char *examples) {
+    if (examples)
+        printf("\nexamples:\n");
+    for (const char *line = examples; line && *line;) {
+        int n = (int)strcspn(line, "\n");
+        printf("  octet %.*s\n", n, line);
+        line += n + (line[n] == '\n');
+    }
+}
+
 void cli_print_help(const cli_spec *spec) {
     printf("usage: %s\n\n%s\n", spec->usage, spec->summary);
+    print_examples(spec->examples);
     if (spec->n_options > 0)
         printf("\noptions:\n");
     for (int i = 0; i < spec->n_options; i++) {

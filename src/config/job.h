@@ -208,5 +208,7 @@ void oct_job_render_value(const oct_job *job, const char *key, oct_strbuf *b);
 /* The table of all known keys of a file form: key, type, default, meaning. */
 typedef enum oct_job_markup { OCT_JOB_TEXT, OCT_JOB_MARKDOWN } oct_job_markup;
 void oct_job_render_keys(oct_job_form form, oct_job_markup markup, oct_strbuf *b);
+/* The text of one of them. False: the form has no such key. */
+bool oct_job_render_key(oct_job_form form, const char *key, oct_strbuf *b);
 
 #endif

@@ -82,10 +82,7 @@ static void put_key_markdown(const oct_schema *schema, size_t i, oct_strbuf *b) 
     oct_strbuf_puts(b, " |\n");
 }
 
-static void put_key_text(const oct_schema *schema, size_t i, oct_strbuf *b) {
-    const oct_key *key = &schema->keys[i];
-    if (i && opens_section(schema, i))
-        oct_strbuf_puts(b, "\n");
+static void put_key_text(const oct_key *key, oct_strbuf *b) {
     oct_strbuf_printf(b, "  --%s %s (", key->name, type_name(key));
     put_fallback(key, b);
     oct_strbuf_puts(b, ")\n        ");
@@ -96,11 +93,24 @@ static void put_key_text(const oct_schema *schema, size_t i, oct_strbuf *b) {
 void oct_job_render_keys(oct_job_form form, oct_job_markup markup, oct_strbuf *b) {
     const oct_schema *schema = schema_of(form);
     for (size_t i = 0; i < schema->n; i++) {
-        if (markup == OCT_JOB_MARKDOWN)
+        if (markup == OCT_JOB_MARKDOWN) {
             put_key_markdown(schema, i, b);
-        else
-            put_key_text(schema, i, b);
+            continue;
+        }
+        if (i && opens_section(schema, i))
+            oct_strbuf_puts(b, "\n");
+        put_key_text(&schema->keys[i], b);
     }
+}
+
+bool oct_job_render_key(oct_job_form form, const char *key, oct_strbuf *b) {
+    const oct_schema *schema = schema_of(form);
+    for (size_t i = 0; i < schema->n; i++)
+        if (strcmp(schema->keys[i].name, key) == 0) {
+            put_key_text(&schema->keys[i], b);
+            return true;
+        }
+    return false;
 }
 
 static void put_string(const char *text, oct_strbuf *b) {

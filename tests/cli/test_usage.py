@@ -1,6 +1,7 @@
 """What a user sees who types the command line wrong: one line that names the neighbour, status 2."""
 import os
 import re
+import shlex
 
 from program import Program, main
 
@@ -13,6 +14,58 @@ class Usage(Program):
 
     def test_given_a_misspelt_command_its_neighbour_is_named(self):
         self.refused(["inf"], "'info'")
+
+    def test_given_help_or_version_as_a_command_they_are_what_the_options_are(self):
+        self.assertEqual(self.accepted(["help"]).stdout, self.accepted(["--help"]).stdout)
+        self.assertEqual(self.accepted(["help", "help"]).stdout, self.accepted(["-h"]).stdout)
+        for name in self.commands():
+            words = name.split()
+            self.assertEqual(self.accepted(["help"] + words).stdout, self.accepted(words + ["--help"]).stdout)
+        for word in ("version", "-V"):
+            self.assertEqual(self.accepted([word]).stdout, self.accepted(["--version"]).stdout)
+        self.refused(["hlep"], "'help'")
+        self.refused(["help", "trian"], "'train'")
+        self.refused(["help", "tokenizer", "trian"], "'train'")
+        self.refused(["help", "tokenizer", "train", "x"], "'x'")
+        self.refused(["version", "x"], "'x'", "usage: octet version")
+
+    def test_given_no_command_before_what_it_takes_the_right_order_is_shown(self):
+        for name in ("job.toml", "a/b.yaml", "j.yml"):
+            self.refused([name], "did you mean octet train %s?" % name)
+        self.refused(["--training.steps=5", "train", "job.toml"], "--training.steps=5: expected a command before")
+
+    def test_given_help_each_command_has_examples_that_it_understands(self):
+        for name, text in self.commands().items():
+            examples = re.findall(r"^  octet (.*)$", text.partition("\nexamples:\n")[2].partition("\n\n")[0], re.M)
+            self.assertTrue(examples, name)
+            self.assertTrue(examples[0].startswith(name), examples[0])
+            for example in examples:
+                if example.split()[0] in ("info", "bench"):
+                    continue  # these would run
+                error = self.run_octet(shlex.split(example)).stderr
+                self.assertRegex(error, r"octet: (examples|outputs|data|job.toml|my-tokenizer)[^ ]*: ", example)
+
+    def test_given_train_help_the_keys_that_most_jobs_set_are_first_and_the_rest_is_a_flag_away(self):
+        short, whole = self.accepted(["train", "--help"]).stdout, self.accepted(["train", "--help-all"]).stdout
+        def keys(text):
+            return re.findall(r"^  --([a-z0-9_]+[.][a-z0-9_.]+) ", text, re.M)
+        for key in ("training.steps", "training.local_batch_size", "training.seq_len", "optimizer.lr", "model.converters",
+                    "quantize.linear.mx.recipe_name", "quantize.linear.mx.filter_fqns", "training.dataset_path",
+                    "model.tokenizer_path", "job.dump_folder", "checkpoint.enable"):
+            self.assertIn(key, keys(short))
+        self.assertLess(len(short.splitlines()), 66)
+        self.assertIn("octet train --help-all", short)
+        self.assertLess(set(keys(short)), set(keys(whole)))
+        self.assertIn("debug.moe_force_load_balance", keys(whole))
+
+    def test_given_a_number_of_threads_that_is_none_every_command_says_so(self):
+        for wrong in ("abc", "0", "-1", "5000"):
+            env = dict(os.environ, OMP_NUM_THREADS=wrong)
+            for command in (["info"], ["train", "job.toml"], ["generate", "x"], ["tokenizer", "encode", "x"]):
+                self.refused(command, "OMP_NUM_THREADS: expected a number of threads", '"%s"' % wrong, env=env)
+        for right, n in (("3", 3), ("2,7", 2), (" 5 ", 5)):
+            out = self.accepted(["info"], env=dict(os.environ, OMP_NUM_THREADS=right)).stdout
+            self.assertIn("\nthreads: %d\n" % n, out)
 
     def test_given_a_misspelt_option_its_neighbour_is_named(self):
         self.refused(["info", "--hep"], "--help")

@@ -205,6 +205,23 @@ void oct_job_render(const oct_job *job, oct_strbuf *b);
 /* The value of `key`, a row with a field, as that line has it; "none" where it holds nothing. */
 void oct_job_render_value(const oct_job *job, const char *key, oct_strbuf *b);
 
+/* What a key decides. Whoever compares two jobs asks this: the ranks of one run, which must agree
+ * in all but words, and a run that is resumed with a job that isn't the one it began with. */
+typedef enum oct_job_effect {
+    OCT_EFFECT_OF_TARGET, /* keys that aren't used, or that stand for a TOML key */
+    OCT_EFFECT_WORDS,     /* what is logged and written beside checkpoints */
+    OCT_EFFECT_COURSE,    /* when, where and for how long things are done. A resumed run is free in
+                             it, which the seed belongs to as well: a checkpoint has its own */
+    OCT_EFFECT_SOURCE,    /* a file or folder: what is in it decides, not its name */
+    OCT_EFFECT_RESULT,    /* the numbers of the steps to come */
+    OCT_EFFECT_MODEL /* the model, which is compared argument by argument once it is resolved */
+} oct_job_effect;
+/* Key number i of those of the job's form that have an effect, and the effect; NULL past the last.
+ * oct_job_render_value gives each one's value. */
+const char *oct_job_key(const oct_job *job, size_t i, oct_job_effect *effect);
+/* What the user calls `key`: a YAML job has names of its own. */
+const char *oct_job_name(const oct_job *job, const char *key);
+
 /* The table of all known keys of a file form: key, type, default, meaning. */
 typedef enum oct_job_markup { OCT_JOB_TEXT, OCT_JOB_MARKDOWN } oct_job_markup;
 void oct_job_render_keys(oct_job_form form, oct_job_markup markup, oct_strbuf *b);

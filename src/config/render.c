@@ -2,7 +2,7 @@
  * the help text, docs/configuration.md and the log. */
 #include <string.h>
 
-#include "config/schema.h"
+#include "config/settings.h"
 
 static const oct_schema *schema_of(oct_job_form form) {
     return form == OCT_JOB_MINDSPEED ? &oct_schema_mindspeed : &oct_schema_titan;
@@ -133,7 +133,23 @@ static void put_double(double x, oct_strbuf *b) {
     oct_strbuf_puts(b, text);
 }
 
-static void put_scalar(const oct_value *v, oct_strbuf *b) {
+static void put_value(const oct_value *v, oct_strbuf *b);
+
+static void put_items(const oct_value *v, const char *open, const char *close, oct_strbuf *b) {
+    oct_strbuf_puts(b, open);
+    for (const oct_value *item = v->items.first; item; item = item->next) {
+        oct_strbuf_puts(b, item == v->items.first ? "" : ", ");
+        if (v->kind == OCT_VALUE_TABLE) {
+            put_string(item->key, b);
+            oct_strbuf_puts(b, " = ");
+        }
+        put_value(item, b);
+    }
+    oct_strbuf_puts(b, close);
+}
+
+/* As deep as a tree of values may be, which is bounded. */
+static void put_value(const oct_value *v, oct_strbuf *b) {
     switch (v->kind) {
     case OCT_VALUE_BOOL:
         oct_strbuf_puts(b, v->boolean ? "true" : "false");
@@ -147,20 +163,15 @@ static void put_scalar(const oct_value *v, oct_strbuf *b) {
     case OCT_VALUE_STRING:
         put_string(v->string, b);
         break;
-    default:
-        oct_strbuf_printf(b, "\"%s\"", oct_value_kind_name(v->kind));
+    case OCT_VALUE_LIST:
+        put_items(v, "[", "]", b);
+        break;
+    case OCT_VALUE_TABLE:
+        put_items(v, "{", "}", b);
+        break;
+    case OCT_VALUE_NULL:
+        oct_strbuf_puts(b, "none");
     }
-}
-
-static void put_table(const oct_value *table, oct_strbuf *b) {
-    oct_strbuf_puts(b, "{");
-    for (const oct_value *item = table->items.first; item; item = item->next) {
-        oct_strbuf_puts(b, item == table->items.first ? "" : ", ");
-        put_string(item->key, b);
-        oct_strbuf_puts(b, " = ");
-        put_scalar(item, b);
-    }
-    oct_strbuf_puts(b, "}");
 }
 
 static void put_list(const oct_job_list *list, oct_strbuf *b) {
@@ -200,7 +211,7 @@ static bool put_member(const oct_job *job, const oct_key *key, oct_strbuf *b) {
         return true;
     case OCT_KEY_TABLE:
         if (*(const oct_value *const *)member)
-            put_table(*(const oct_value *const *)member, b);
+            put_value(*(const oct_value *const *)member, b);
         return *(const oct_value *const *)member != NULL;
     default:
         text = *(const char *const *)member;
@@ -229,15 +240,34 @@ static void put_values(const oct_job *job, const oct_schema *schema, oct_strbuf 
 void oct_job_render_value(const oct_job *job, const char *name, oct_strbuf *b) {
     const oct_key *key = oct_schema_find(&oct_schema_titan, name, strlen(name));
     size_t before = b->length;
-    if (!key)
-        key = oct_schema_find(&oct_schema_mindspeed, name, strlen(name));
-    if (key && key->offset != OCT_NO_MEMBER && put_member(job, key, b))
+    bool yaml = !key && (key = oct_schema_find(&oct_schema_mindspeed, name, strlen(name)));
+    bool has_member = key && key->offset != OCT_NO_MEMBER;
+    const oct_value *written = NULL; /* what a key without a member of its own was given */
+    if (yaml && !has_member && job->state->mindspeed)
+        written = job->state->mindspeed[key - oct_schema_mindspeed.keys].value;
+    if (written)
+        put_value(written, b);
+    if (written || (has_member && put_member(job, key, b)))
         return;
     if (!b->failed && b->length > before) { /* a number that says none */
         b->length = before;
         b->text[before] = '\0';
     }
     oct_strbuf_puts(b, "none");
+}
+
+const char *oct_job_key(const oct_job *job, size_t i, oct_job_effect *effect) {
+    const oct_schema *schemas[] = {&oct_schema_titan, &oct_schema_mindspeed};
+    size_t n_schemas = job->form == OCT_JOB_MINDSPEED ? 2 : 1;
+    for (size_t s = 0; s < n_schemas; s++)
+        for (size_t k = 0; k < schemas[s]->n; k++) {
+            const oct_key *key = &schemas[s]->keys[k];
+            if (key->effect == OCT_EFFECT_OF_TARGET || i-- > 0)
+                continue;
+            *effect = key->effect;
+            return key->name;
+        }
+    return NULL;
 }
 
 void oct_job_render(const oct_job *job, oct_strbuf *b) {

@@ -49,10 +49,11 @@ typedef struct oct_key {
     const char *fallback; /* the default, as one would type it after `--section.key=`; "none" leaves
                              -1 in an int or float, NULL in a string or table */
     oct_key_range range;
-    const char *choices; /* "a|b|c" */
-    ptrdiff_t offset;    /* of the member of oct_job; -1: none */
-    const char *meaning; /* for the user: what it does, or why it has no effect */
-    const char *target;  /* YAML: the TOML key that names the same member, or NULL */
+    const char *choices;   /* "a|b|c" */
+    ptrdiff_t offset;      /* of the member of oct_job; -1: none */
+    const char *meaning;   /* for the user: what it does, or why it has no effect */
+    const char *target;    /* YAML: the TOML key that names the same member, or NULL */
+    oct_job_effect effect; /* of a used key; a YAML key with a target has that one's */
 } oct_key;
 
 #define OCT_NO_MEMBER ((ptrdiff_t)-1)

@@ -4,23 +4,26 @@
 #include "config/schema.h"
 
 #define AT(member) offsetof(oct_job, member)
-#define ROW(type, name, member, target, range, choices, fallback, meaning)                         \
-    { name, OCT_KEY_##type, OCT_KEY_USED, fallback, range, choices, member, meaning, target }
+#define ROW(type, effect, name, member, target, range, choices, fallback, meaning)                 \
+    {                                                                                              \
+        name, OCT_KEY_##type, OCT_KEY_USED, fallback, range, choices, member, meaning, target,     \
+            OCT_EFFECT_##effect                                                                    \
+    }
 /* The member is the one that the TOML key names. */
 #define SAME(type, name, key, range, fallback, meaning)                                            \
-    ROW(type, name, AT(key), #key, OCT_RANGE_##range, NULL, fallback, meaning)
+    ROW(type, OF_TARGET, name, AT(key), #key, OCT_RANGE_##range, NULL, fallback, meaning)
 /* A member without a TOML key. */
-#define OWN(type, name, member, fallback, meaning)                                                 \
-    ROW(type, name, AT(member), NULL, 0, NULL, fallback, meaning)
+#define OWN(type, effect, name, member, fallback, meaning)                                         \
+    ROW(type, effect, name, AT(member), NULL, 0, NULL, fallback, meaning)
 /* Worked into members by mindspeed.c. */
 #define MEANS(type, name, target, range, choices, fallback, meaning)                               \
-    ROW(type, name, OCT_NO_MEMBER, target, OCT_RANGE_##range, choices, fallback, meaning)
+    ROW(type, OF_TARGET, name, OCT_NO_MEMBER, target, OCT_RANGE_##range, choices, fallback, meaning)
 #define INERT(type, name, fallback, meaning)                                                       \
-    { name, OCT_KEY_##type, OCT_KEY_INERT, fallback, 0, NULL, OCT_NO_MEMBER, meaning, NULL }
+    { name, OCT_KEY_##type, OCT_KEY_INERT, fallback, 0, NULL, OCT_NO_MEMBER, meaning, NULL, 0 }
 #define UNSUPPORTED(type, name, choices, fallback, meaning)                                        \
     {                                                                                              \
         name, OCT_KEY_##type, OCT_KEY_UNSUPPORTED, fallback, 0, choices, OCT_NO_MEMBER, meaning,   \
-            NULL                                                                                   \
+            NULL, 0                                                                                \
     }
 
 #define PLAN "training.quantization_plan."
@@ -40,7 +43,7 @@ static const oct_key keys[] = {
          "Hugging Face folder: tokenizer, config.json, weights"),
     MEANS(STRING, "model.model_id", "model.name", ANY, NULL, "none",
           "qwen3, qwen3_moe, llama, llama3 or deepseek_v3; none: as config.json says"),
-    OWN(LIST, "model.freeze", model.freeze, "", "modules that don't train"),
+    OWN(LIST, RESULT, "model.freeze", model.freeze, "", "modules that don't train"),
     INERT(BOOL, "model.trust_remote_code", "false", "no remote code is run"),
     INERT(STRING, "model.attn_implementation", "flash_attention_2", same_result),
     INERT(BOOL, "model.use_triton_gdn", "false", tuning),
@@ -89,8 +92,8 @@ static const oct_key keys[] = {
 
     MEANS(BOOL, "features.recompute", "activation_checkpoint.mode", ANY, NULL, "false",
           "run layers again in the backward pass to save memory"),
-    MEANS(ANY, "features.recompute_plan", NULL, ANY, NULL, "none",
-          "which modules; a list, or a table with apply_modules"),
+    ROW(ANY, COURSE, "features.recompute_plan", OCT_NO_MEMBER, NULL, 0, NULL, "none",
+        "which modules; a list, or a table with apply_modules"),
     INERT(TABLE, "features.swap_plan", "none", tuning),
     INERT(STRING, "features.loss_cfg.loss_type", "raw", same_result),
     UNSUPPORTED(FLOAT, "features.loss_cfg.router_aux_loss_coef", NULL, "0.0",
@@ -111,7 +114,7 @@ static const oct_key keys[] = {
           NULL, "auto", "ranks that share one copy of the model; auto: all"),
     INERT(LIST, "parallel.fsdp_plan.apply_modules", "", "every layer is gathered as one"),
     UNSUPPORTED(LIST, "parallel.fsdp_plan.ignored_modules", NULL, "", "every parameter is sharded"),
-    ROW(CHOICE, "parallel.fsdp_plan.param_dtype", AT(training.mixed_precision_param),
+    ROW(CHOICE, OF_TARGET, "parallel.fsdp_plan.param_dtype", AT(training.mixed_precision_param),
         "training.mixed_precision_param", 0, "fp32|bf16", "bf16",
         "dtype of activations and of gathered high-precision weights"),
     UNSUPPORTED(WORD, "parallel.fsdp_plan.reduce_dtype", "fp32", "fp32",
@@ -144,19 +147,22 @@ static const oct_key keys[] = {
                 "context parallelism isn't supported"),
     MEANS(BOOL, "parallel.recompute", "activation_checkpoint.mode", ANY, NULL, "false",
           "as features.recompute"),
-    MEANS(ANY, "parallel.recompute_plan", NULL, ANY, NULL, "none", "as features.recompute_plan"),
+    ROW(ANY, COURSE, "parallel.recompute_plan", OCT_NO_MEMBER, NULL, 0, NULL, "none",
+        "as features.recompute_plan"),
 
     SAME(INT, "training.micro_batch_size", training.local_batch_size, COUNT, "1",
          "sequences a rank takes at a time"),
-    ROW(INT, "training.gradient_accumulation_steps", AT(training.gradient_accumulation_steps), NULL,
-        OCT_RANGE_COUNT, NULL, "1", "micro-batches a step"),
+    ROW(INT, RESULT, "training.gradient_accumulation_steps",
+        AT(training.gradient_accumulation_steps), NULL, OCT_RANGE_COUNT, NULL, "1",
+        "micro-batches a step"),
     SAME(INT, "training.seed", debug.seed, SEED, "42", "seed of weights and data order"),
     SAME(FLOAT, "training.lr", optimizer.lr, NOT_NEGATIVE, "5e-5", "peak learning rate"),
     MEANS(FLOAT, "training.lr_min", "lr_scheduler.min_lr_factor", NOT_NEGATIVE, NULL, "0.0",
           "last learning rate"),
     UNSUPPORTED(FLOAT, "training.lr_start", NULL, "0.0", "the warm-up starts at 0"),
-    ROW(CHOICE, "training.lr_decay_style", AT(lr_scheduler.decay_type), "lr_scheduler.decay_type",
-        0, "linear|sqrt|cosine|constant", "constant", "the form of the decay"),
+    ROW(CHOICE, OF_TARGET, "training.lr_decay_style", AT(lr_scheduler.decay_type),
+        "lr_scheduler.decay_type", 0, "linear|sqrt|cosine|constant", "constant",
+        "the form of the decay"),
     UNSUPPORTED(FLOAT, "training.lr_decay_ratio", NULL, "1.0", "the decay ends with the last step"),
     MEANS(FLOAT, "training.lr_warmup_ratio", "lr_scheduler.warmup_steps", FRACTION, NULL, "0.0",
           "share of the steps that warm up"),
@@ -172,8 +178,8 @@ static const oct_key keys[] = {
          "decay of the second moment"),
     SAME(FLOAT, "training.adam_eps", optimizer.eps, NOT_NEGATIVE, "1e-8",
          "added to the denominator"),
-    ROW(CHOICE, "training.optimizer", AT(optimizer.name), "optimizer.name", 0, "adamw|adam",
-        "adamw", "the update rule"),
+    ROW(CHOICE, OF_TARGET, "training.optimizer", AT(optimizer.name), "optimizer.name", 0,
+        "adamw|adam", "adamw", "the update rule"),
     INERT(BOOL, "training.adam_fused", "true", "there is one implementation"),
     INERT(FLOAT, "training.matched_adamw_rms", "0.2", no_muon),
     INERT(FLOAT, "training.muon_momentum", "0.95", no_muon),
@@ -216,17 +222,17 @@ static const oct_key keys[] = {
     INERT(ANY, "training.lora.init_lora_weights", "true", no_lora),
     INERT(STRING, "training.lora.pretrained_lora_path", "none", no_lora),
 
-    OWN(STRING, PLAN "recipe_name", quantization_plan.recipe_name, "none",
+    OWN(STRING, RESULT, PLAN "recipe_name", quantization_plan.recipe_name, "none",
         "the recipe; required in a plan"),
-    OWN(LIST, PLAN "apply_modules", quantization_plan.apply_modules, "model.layers.{*}",
+    OWN(LIST, RESULT, PLAN "apply_modules", quantization_plan.apply_modules, "model.layers.{*}",
         "modules to quantize, and all below them"),
-    OWN(LIST, PLAN "ignored_modules", quantization_plan.ignored_modules, "lm_head,gate",
+    OWN(LIST, RESULT, PLAN "ignored_modules", quantization_plan.ignored_modules, "lm_head,gate",
         "modules that stay in high precision, and all below them"),
-    OWN(LIST, PLAN "quant_converters", quantization_plan.quant_converters,
+    OWN(LIST, RESULT, PLAN "quant_converters", quantization_plan.quant_converters,
         "quantize.linear.mx,quantize.moe.mx", "what is quantized"),
-    OWN(BOOL, PLAN "enable_fsdp_low_precision_all_gather",
+    OWN(BOOL, RESULT, PLAN "enable_fsdp_low_precision_all_gather",
         quantization_plan.enable_fsdp_low_precision_all_gather, "true", "gather weights in 8 bits"),
-    ROW(WORD, PLAN "fsdp_low_precision_all_gather_mode",
+    ROW(WORD, COURSE, PLAN "fsdp_low_precision_all_gather_mode",
         AT(quantization_plan.fsdp_low_precision_all_gather_mode), NULL, 0, "on-demand|all|minimal",
         "on-demand", "which orientations are gathered"),
 

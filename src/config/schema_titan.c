@@ -5,25 +5,31 @@
 #include "config/schema.h"
 
 #define AT(member) offsetof(oct_job, member)
-#define USED_IN(type, key, range, choices, fallback, meaning)                                      \
-    { #key, type, OCT_KEY_USED, fallback, range, choices, AT(key), meaning, NULL }
-#define BOOL(key, fallback, meaning) USED_IN(OCT_KEY_BOOL, key, 0, NULL, fallback, meaning)
-#define INT(key, range, fallback, meaning)                                                         \
-    USED_IN(OCT_KEY_INT, key, OCT_RANGE_##range, NULL, fallback, meaning)
-#define FLOAT(key, range, fallback, meaning)                                                       \
-    USED_IN(OCT_KEY_FLOAT, key, OCT_RANGE_##range, NULL, fallback, meaning)
-#define STRING(key, fallback, meaning) USED_IN(OCT_KEY_STRING, key, 0, NULL, fallback, meaning)
-#define LIST(key, fallback, meaning) USED_IN(OCT_KEY_LIST, key, 0, NULL, fallback, meaning)
-#define CHOICE(key, choices, fallback, meaning)                                                    \
-    USED_IN(OCT_KEY_CHOICE, key, 0, choices, fallback, meaning)
-#define WORD(key, choices, fallback, meaning)                                                      \
-    USED_IN(OCT_KEY_WORD, key, 0, choices, fallback, meaning)
+#define USED_IN(type, effect, key, range, choices, fallback, meaning)                              \
+    {                                                                                              \
+#key, type, OCT_KEY_USED, fallback, range, choices, AT(key), meaning, NULL,                \
+            OCT_EFFECT_##effect                                                                    \
+    }
+#define BOOL(effect, key, fallback, meaning)                                                       \
+    USED_IN(OCT_KEY_BOOL, effect, key, 0, NULL, fallback, meaning)
+#define INT(effect, key, range, fallback, meaning)                                                 \
+    USED_IN(OCT_KEY_INT, effect, key, OCT_RANGE_##range, NULL, fallback, meaning)
+#define FLOAT(effect, key, range, fallback, meaning)                                               \
+    USED_IN(OCT_KEY_FLOAT, effect, key, OCT_RANGE_##range, NULL, fallback, meaning)
+#define STRING(effect, key, fallback, meaning)                                                     \
+    USED_IN(OCT_KEY_STRING, effect, key, 0, NULL, fallback, meaning)
+#define LIST(effect, key, fallback, meaning)                                                       \
+    USED_IN(OCT_KEY_LIST, effect, key, 0, NULL, fallback, meaning)
+#define CHOICE(effect, key, choices, fallback, meaning)                                            \
+    USED_IN(OCT_KEY_CHOICE, effect, key, 0, choices, fallback, meaning)
+#define WORD(effect, key, choices, fallback, meaning)                                              \
+    USED_IN(OCT_KEY_WORD, effect, key, 0, choices, fallback, meaning)
 #define INERT(type, key, fallback, meaning)                                                        \
-    { #key, OCT_KEY_##type, OCT_KEY_INERT, fallback, 0, NULL, OCT_NO_MEMBER, meaning, NULL }
+    { #key, OCT_KEY_##type, OCT_KEY_INERT, fallback, 0, NULL, OCT_NO_MEMBER, meaning, NULL, 0 }
 #define UNSUPPORTED(type, key, choices, fallback, meaning)                                         \
     {                                                                                              \
 #key, OCT_KEY_##type, OCT_KEY_UNSUPPORTED, fallback, 0, choices, OCT_NO_MEMBER, meaning,   \
-            NULL                                                                                   \
+            NULL, 0                                                                                \
     }
 
 #define NPU_CONFIG "torchtitan_npu.config.custom_config"
@@ -41,11 +47,12 @@ static const char no_budget[] = "used with the compiler's memory budget only";
 
 static const oct_key keys[] = {
     INERT(STRING, job.config_file, "none", "names the job file, on the command line"),
-    STRING(job.dump_folder, "./outputs", "folder of everything a run writes"),
-    STRING(job.description, "default job", "a text for the log"),
-    BOOL(job.print_config, "false", "log every effective value at start"),
-    STRING(job.save_config_file, "none", "write every effective value to this file of the folder"),
-    STRING(job.device, "cpu", "cpu is the only device"),
+    STRING(COURSE, job.dump_folder, "./outputs", "folder of everything a run writes"),
+    STRING(WORDS, job.description, "default job", "a text for the log"),
+    BOOL(WORDS, job.print_config, "false", "log every effective value at start"),
+    STRING(WORDS, job.save_config_file, "none",
+           "write every effective value to this file of the folder"),
+    STRING(COURSE, job.device, "cpu", "cpu is the only device"),
     UNSUPPORTED(STRING, job.custom_config_module, "|" NPU_CONFIG, "",
                 "Python can't be imported; the keys of torchtitan-npu are built in"),
 
@@ -64,31 +71,33 @@ static const oct_key keys[] = {
     INERT(BOOL, profiling.profile_with_stack, "false", no_profiler),
     INERT(BOOL, profiling.enable_online_parse, "true", no_profiler),
 
-    INT(metrics.log_freq, COUNT, "10", "steps between log lines"),
-    BOOL(metrics.enable_tensorboard, "false", "write TensorBoard events"),
-    BOOL(metrics.disable_color_printing, "false", "no colours on a terminal"),
-    STRING(metrics.save_tb_folder, "tb", "folder of the events, relative to job.dump_folder"),
+    INT(WORDS, metrics.log_freq, COUNT, "10", "steps between log lines"),
+    BOOL(WORDS, metrics.enable_tensorboard, "false", "write TensorBoard events"),
+    BOOL(WORDS, metrics.disable_color_printing, "false", "no colours on a terminal"),
+    STRING(WORDS, metrics.save_tb_folder, "tb",
+           "folder of the events, relative to job.dump_folder"),
     INERT(BOOL, metrics.save_for_all_ranks, "false", "metrics are reduced; rank 0 writes them"),
     INERT(BOOL, metrics.enable_wandb, "false", "nothing is sent over the network"),
 
-    WORD(model.name, "llama3|qwen3|deepseek_v3", "llama3", "which kind of model"),
-    STRING(model.flavor, "debugmodel", "which size of it"),
-    STRING(model.hf_assets_path, "./tests/assets/tokenizer",
+    WORD(MODEL, model.name, "llama3|qwen3|deepseek_v3", "llama3", "which kind of model"),
+    STRING(MODEL, model.flavor, "debugmodel", "which size of it"),
+    STRING(SOURCE, model.hf_assets_path, "./tests/assets/tokenizer",
            "Hugging Face folder: tokenizer, config.json, weights"),
-    STRING(model.tokenizer_path, "none", "tokenizer.json or its folder; wins over hf_assets_path"),
-    LIST(model.converters, "",
+    STRING(SOURCE, model.tokenizer_path, "none",
+           "tokenizer.json or its folder; wins over hf_assets_path"),
+    LIST(RESULT, model.converters, "",
          "in order: npu_gmm (or grouped_mm), quantize.linear.mx, quantize.grouped_mm.mx; names of "
          "fused NPU kernels (npu_rope, ...) are accepted without effect"),
-    BOOL(model.print_after_conversion, "false", "log the modules after conversion"),
-    USED_IN(OCT_KEY_TABLE, model.args, 0, NULL, "none",
+    BOOL(WORDS, model.print_after_conversion, "false", "log the modules after conversion"),
+    USED_IN(OCT_KEY_TABLE, MODEL, model.args, 0, NULL, "none",
             "overrides of the flavor's dimensions, e.g. model.args.n_layers = 4"),
 
-    CHOICE(optimizer.name, "AdamW|Adam", "AdamW", "the update rule"),
-    FLOAT(optimizer.lr, NOT_NEGATIVE, "8e-4", "peak learning rate"),
-    FLOAT(optimizer.beta1, BELOW_ONE, "0.9", "decay of the first moment"),
-    FLOAT(optimizer.beta2, BELOW_ONE, "0.95", "decay of the second moment"),
-    FLOAT(optimizer.eps, NOT_NEGATIVE, "1e-8", "added to the denominator"),
-    FLOAT(optimizer.weight_decay, NOT_NEGATIVE, "0.1", "weight decay"),
+    CHOICE(RESULT, optimizer.name, "AdamW|Adam", "AdamW", "the update rule"),
+    FLOAT(RESULT, optimizer.lr, NOT_NEGATIVE, "8e-4", "peak learning rate"),
+    FLOAT(RESULT, optimizer.beta1, BELOW_ONE, "0.9", "decay of the first moment"),
+    FLOAT(RESULT, optimizer.beta2, BELOW_ONE, "0.95", "decay of the second moment"),
+    FLOAT(RESULT, optimizer.eps, NOT_NEGATIVE, "1e-8", "added to the denominator"),
+    FLOAT(RESULT, optimizer.weight_decay, NOT_NEGATIVE, "0.1", "weight decay"),
     INERT(STRING, optimizer.implementation, "fused", "there is one implementation"),
     UNSUPPORTED(BOOL, optimizer.early_step_in_backward, NULL, "false",
                 "an update inside the backward pass can't clip gradients"),
@@ -104,23 +113,26 @@ static const oct_key keys[] = {
     INERT(STRING, optimizer.muon_adjust_lr_fn, "match_rms_adamw", no_muon),
     INERT(BOOL, optimizer.muon_hybrid_ns, "false", no_muon),
 
-    INT(lr_scheduler.warmup_steps, INDEX, "200", "steps of linear warm-up"),
-    INT(lr_scheduler.total_steps, COUNT, "none", "length of the schedule; none: training.steps"),
-    FLOAT(lr_scheduler.decay_ratio, FRACTION, "none",
+    INT(RESULT, lr_scheduler.warmup_steps, INDEX, "200", "steps of linear warm-up"),
+    INT(RESULT, lr_scheduler.total_steps, COUNT, "none",
+        "length of the schedule; none: training.steps"),
+    FLOAT(RESULT, lr_scheduler.decay_ratio, FRACTION, "none",
           "share of the steps that decay, at the end; none: all after the warm-up"),
-    CHOICE(lr_scheduler.decay_type, "linear|sqrt|cosine", "linear", "the form of the decay"),
-    FLOAT(lr_scheduler.min_lr_factor, FRACTION, "0.0",
+    CHOICE(RESULT, lr_scheduler.decay_type, "linear|sqrt|cosine", "linear",
+           "the form of the decay"),
+    FLOAT(RESULT, lr_scheduler.min_lr_factor, FRACTION, "0.0",
           "last learning rate, as a share of the peak"),
 
-    STRING(training.dataset, "c4_test", "name of the data set; training reads dataset_path"),
-    STRING(training.dataset_path, "none", "a text, JSONL or packed file, or a folder of them"),
-    INT(training.local_batch_size, COUNT, "8", "sequences a rank takes at a time"),
-    INT(training.global_batch_size, COUNT_OR_1M, "-1",
+    STRING(WORDS, training.dataset, "c4_test", "name of the data set; training reads dataset_path"),
+    STRING(SOURCE, training.dataset_path, "none",
+           "a text, JSONL or packed file, or a folder of them"),
+    INT(RESULT, training.local_batch_size, COUNT, "8", "sequences a rank takes at a time"),
+    INT(RESULT, training.global_batch_size, COUNT_OR_1M, "-1",
         "sequences a step, reached by accumulation; -1: local_batch_size x data-parallel ranks"),
-    INT(training.seq_len, COUNT, "2048", "tokens a sequence"),
-    FLOAT(training.max_norm, POSITIVE, "1.0", "gradients are clipped to this norm"),
-    INT(training.steps, COUNT, "10000", "optimizer steps"),
-    CHOICE(training.mixed_precision_param, "float32|bfloat16", "bfloat16",
+    INT(RESULT, training.seq_len, COUNT, "2048", "tokens a sequence"),
+    FLOAT(RESULT, training.max_norm, POSITIVE, "1.0", "gradients are clipped to this norm"),
+    INT(COURSE, training.steps, COUNT, "10000", "optimizer steps"),
+    CHOICE(RESULT, training.mixed_precision_param, "float32|bfloat16", "bfloat16",
            "dtype of activations and of gathered high-precision weights"),
     UNSUPPORTED(WORD, training.mixed_precision_reduce, "float32", "float32",
                 "gradients are reduced in float32"),
@@ -137,12 +149,14 @@ static const oct_key keys[] = {
     UNSUPPORTED(INT, training.num_mtp_modules, NULL, "0", "multi-token prediction isn't supported"),
     INERT(FLOAT, training.mtp_loss_weight, "0.3", "used with multi-token prediction only"),
 
-    INT(parallelism.data_parallel_replicate_degree, COUNT, "1", "copies of the sharded model"),
-    INT(parallelism.data_parallel_shard_degree, COUNT_OR_1M, "-1",
+    INT(COURSE, parallelism.data_parallel_replicate_degree, COUNT, "1",
+        "copies of the sharded model"),
+    INT(COURSE, parallelism.data_parallel_shard_degree, COUNT_OR_1M, "-1",
         "ranks that share one copy; -1: all that are left"),
-    CHOICE(parallelism.fsdp_reshard_after_forward, "default|always|never", "default",
+    CHOICE(COURSE, parallelism.fsdp_reshard_after_forward, "default|always|never", "default",
            "whether gathered weights are dropped after the forward pass"),
-    INT(parallelism.expert_parallel_degree, COUNT, "1", "ranks over which experts are spread"),
+    INT(RESULT, parallelism.expert_parallel_degree, COUNT, "1",
+        "ranks over which experts are spread"),
     UNSUPPORTED(INT, parallelism.tensor_parallel_degree, NULL, "1",
                 "tensor parallelism isn't supported"),
     INERT(BOOL, parallelism.disable_loss_parallel, "false", "used with tensor parallelism only"),
@@ -169,26 +183,28 @@ static const oct_key keys[] = {
     INERT(STRING, parallelism.expert_parallel_comm_backend, "standard", no_device_comm),
     INERT(BOOL, parallelism.enable_compiled_autograd, "false", no_compiler),
 
-    BOOL(checkpoint.enable, "false", "save and resume"),
-    STRING(checkpoint.folder, "checkpoint",
+    BOOL(COURSE, checkpoint.enable, "false", "save and resume"),
+    STRING(COURSE, checkpoint.folder, "checkpoint",
            "folder of the checkpoints, relative to job.dump_folder"),
-    INT(checkpoint.interval, COUNT, "500", "steps between saves"),
-    STRING(checkpoint.initial_load_path, "none",
+    INT(COURSE, checkpoint.interval, COUNT, "500", "steps between saves"),
+    STRING(COURSE, checkpoint.initial_load_path, "none",
            "checkpoint or Hugging Face folder to start from when there is none to resume; read "
            "without enable too"),
-    BOOL(checkpoint.initial_load_model_only, "true", "take the weights alone from it"),
-    BOOL(checkpoint.initial_load_in_hf, "false", "it is a Hugging Face folder"),
+    BOOL(COURSE, checkpoint.initial_load_model_only, "true", "take the weights alone from it"),
+    BOOL(COURSE, checkpoint.initial_load_in_hf, "false", "it is a Hugging Face folder"),
     UNSUPPORTED(BOOL, checkpoint.initial_load_in_hf_quantized, NULL, "false",
                 "training starts from high-precision weights"),
-    BOOL(checkpoint.last_save_model_only, "true", "the last save holds the weights alone"),
-    BOOL(checkpoint.last_save_in_hf, "false",
+    BOOL(COURSE, checkpoint.last_save_model_only, "true", "the last save holds the weights alone"),
+    BOOL(COURSE, checkpoint.last_save_in_hf, "false",
          "true only without enable: a run saves checkpoints of its own form"),
-    CHOICE(checkpoint.export_dtype, "float32|bfloat16", "float32",
+    CHOICE(COURSE, checkpoint.export_dtype, "float32|bfloat16", "float32",
            "dtype of a last save of weights alone"),
-    INT(checkpoint.keep_latest_k, INDEX, "10", "how many checkpoints to keep; 0: all; not 1"),
-    INT(checkpoint.load_step, INDEX_OR_1M, "-1", "step to resume from; -1: the newest valid one"),
-    BOOL(checkpoint.enable_first_step_checkpoint, "false", "save after step 1 too"),
-    BOOL(checkpoint.load_only, "false", "load, but save nothing"),
+    INT(COURSE, checkpoint.keep_latest_k, INDEX, "10",
+        "how many checkpoints to keep; 0: all; not 1"),
+    INT(COURSE, checkpoint.load_step, INDEX_OR_1M, "-1",
+        "step to resume from; -1: the newest valid one"),
+    BOOL(COURSE, checkpoint.enable_first_step_checkpoint, "false", "save after step 1 too"),
+    BOOL(COURSE, checkpoint.load_only, "false", "load, but save nothing"),
     INERT(STRING, checkpoint.async_mode, "disabled", "a save is done before the next step"),
     UNSUPPORTED(LIST, checkpoint.exclude_from_loading, NULL, "",
                 "a checkpoint is loaded whole; initial_load_model_only takes the weights alone"),
@@ -196,9 +212,9 @@ static const oct_key keys[] = {
                 "the same seed gives the same weights on any number of ranks"),
     INERT(BOOL, checkpoint.enable_ft_dataloader_checkpoints, "true", no_fault_tolerance),
 
-    CHOICE(activation_checkpoint.mode, "none|selective|full", "selective",
+    CHOICE(COURSE, activation_checkpoint.mode, "none|selective|full", "selective",
            "which layers are run again in the backward pass to save memory"),
-    STRING(activation_checkpoint.selective_ac_option, "2",
+    STRING(COURSE, activation_checkpoint.selective_ac_option, "2",
            "selective: every n-th layer, or op: all but the products"),
     INERT(LIST, activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns,
           "moe.router.gate", "recomputing gives the same bits"),
@@ -215,47 +231,52 @@ static const oct_key keys[] = {
     INERT(LIST, compile.components, "model,loss", no_compiler),
     INERT(STRING, compile.backend, "inductor", no_compiler),
 
-    BOOL(validation.enable, "false", "measure the loss on other data"),
-    STRING(validation.dataset, "c4_validation", "name of the data set; dataset_path is read"),
-    STRING(validation.dataset_path, "none", "a text, JSONL or packed file, or a folder of them"),
-    INT(validation.local_batch_size, COUNT, "8", "sequences a rank takes at a time"),
-    INT(validation.seq_len, COUNT, "2048", "tokens a sequence"),
-    INT(validation.freq, COUNT, "10", "steps between validations"),
-    INT(validation.steps, COUNT_OR_1M, "-1", "batches to take; -1: all"),
+    BOOL(RESULT, validation.enable, "false", "measure the loss on other data"),
+    STRING(WORDS, validation.dataset, "c4_validation",
+           "name of the data set; dataset_path is read"),
+    STRING(SOURCE, validation.dataset_path, "none",
+           "a text, JSONL or packed file, or a folder of them"),
+    INT(RESULT, validation.local_batch_size, COUNT, "8", "sequences a rank takes at a time"),
+    INT(RESULT, validation.seq_len, COUNT, "2048", "tokens a sequence"),
+    INT(COURSE, validation.freq, COUNT, "10", "steps between validations"),
+    INT(RESULT, validation.steps, COUNT_OR_1M, "-1", "batches to take; -1: all"),
     INERT(INT, validation.dataloader.num_workers, "0", no_workers),
     INERT(BOOL, validation.dataloader.persistent_workers, "false", no_workers),
     INERT(BOOL, validation.dataloader.pin_memory, "false", no_workers),
     INERT(INT, validation.dataloader.prefetch_factor, "none", no_workers),
 
-    INT(debug.seed, SEED, "none", "seed of weights and data order"),
+    INT(COURSE, debug.seed, SEED, "none", "seed of weights and data order"),
     INERT(BOOL, debug.deterministic, "false", "results are always deterministic"),
     INERT(BOOL, debug.deterministic_warn_only, "false", "results are always deterministic"),
-    BOOL(debug.moe_force_load_balance, "false", "experts take tokens in turn"),
+    BOOL(RESULT, debug.moe_force_load_balance, "false", "experts take tokens in turn"),
 
-    STRING(quantize.linear.mx.recipe_name, "mxfp8", "recipe of the linears"),
-    LIST(quantize.linear.mx.filter_fqns, "output,router.gate",
+    STRING(RESULT, quantize.linear.mx.recipe_name, "mxfp8", "recipe of the linears"),
+    LIST(RESULT, quantize.linear.mx.filter_fqns, "output,router.gate",
          "a linear whose name contains one of these stays in high precision"),
-    WORD(quantize.linear.mx.scale_mode, "floor|ceil|even|rceil", "rceil",
+    WORD(RESULT, quantize.linear.mx.scale_mode, "floor|ceil|even|rceil", "rceil",
          "rounding of MX block scales"),
-    WORD(quantize.linear.mx.gemm, "auto|exact|aligned", "auto", "arithmetic of the products"),
-    BOOL(quantize.linear.mx.enable_fsdp_low_precision_all_gather, "false",
+    WORD(RESULT, quantize.linear.mx.gemm, "auto|exact|aligned", "auto",
+         "arithmetic of the products"),
+    BOOL(RESULT, quantize.linear.mx.enable_fsdp_low_precision_all_gather, "false",
          "gather weights in 8 bits"),
-    WORD(quantize.linear.mx.fsdp_low_precision_all_gather_mode, "on-demand|all|minimal",
+    WORD(COURSE, quantize.linear.mx.fsdp_low_precision_all_gather_mode, "on-demand|all|minimal",
          "on-demand", "which orientations are gathered"),
-    INT(quantize.linear.mx.amax_history_len, COUNT, "16", "steps that a delayed recipe looks back"),
+    INT(RESULT, quantize.linear.mx.amax_history_len, COUNT, "16",
+        "steps that a delayed recipe looks back"),
     INERT(STRING, quantize.linear.mx.mxfp8_dim1_cast_kernel_choice, "triton",
           "kernels are chosen by the CPU"),
-    STRING(quantize.grouped_mm.mx.recipe_name, "mxfp8", "recipe of the experts"),
-    LIST(quantize.grouped_mm.mx.fqns, "",
+    STRING(RESULT, quantize.grouped_mm.mx.recipe_name, "mxfp8", "recipe of the experts"),
+    LIST(RESULT, quantize.grouped_mm.mx.fqns, "",
          "only expert modules whose name contains one of these; none: all"),
-    WORD(quantize.grouped_mm.mx.scale_mode, "floor|ceil|even|rceil", "rceil",
+    WORD(RESULT, quantize.grouped_mm.mx.scale_mode, "floor|ceil|even|rceil", "rceil",
          "rounding of MX block scales"),
-    WORD(quantize.grouped_mm.mx.gemm, "auto|exact|aligned", "auto", "arithmetic of the products"),
-    BOOL(quantize.grouped_mm.mx.enable_fsdp_low_precision_all_gather, "false",
+    WORD(RESULT, quantize.grouped_mm.mx.gemm, "auto|exact|aligned", "auto",
+         "arithmetic of the products"),
+    BOOL(RESULT, quantize.grouped_mm.mx.enable_fsdp_low_precision_all_gather, "false",
          "gather weights in 8 bits"),
-    WORD(quantize.grouped_mm.mx.fsdp_low_precision_all_gather_mode, "on-demand|all|minimal",
+    WORD(COURSE, quantize.grouped_mm.mx.fsdp_low_precision_all_gather_mode, "on-demand|all|minimal",
          "on-demand", "which orientations are gathered"),
-    INT(quantize.grouped_mm.mx.amax_history_len, COUNT, "16",
+    INT(RESULT, quantize.grouped_mm.mx.amax_history_len, COUNT, "16",
         "steps that a delayed recipe looks back"),
     INERT(BOOL, quantize.linear.float8.enable_fsdp_float8_all_gather, "false", no_float8),
     INERT(BOOL, quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp, "false",

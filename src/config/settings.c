@@ -150,8 +150,7 @@ const char *oct_job_where(const oct_job *job, const char *key) {
     return place ? place : job->path;
 }
 
-/* What the user calls `key`: a YAML job has names of its own. */
-static const char *name_for_user(const oct_job *job, const char *key) {
+const char *oct_job_name(const oct_job *job, const char *key) {
     const oct_value *entry;
     const oct_setting *setting = find_setting(job, key, &entry);
     if (setting)
@@ -166,7 +165,7 @@ static const char *name_for_user(const oct_job *job, const char *key) {
 
 const char *oct_job_at(const oct_job *job, const char *key) {
     const char *place = oct_job_where(job, key), *dashes = oct_loader_dashes(place);
-    const char *name = name_for_user(job, key);
+    const char *name = oct_job_name(job, key);
     int length = snprintf(NULL, 0, "%s: %s%s", place, dashes, name);
     char *text = job->state ? oct_arena_alloc(job->state->arena, (size_t)length + 1) : NULL;
     if (!text)

@@ -388,6 +388,50 @@ static void given_a_wrong_toml_job_one_line_says_where_what_and_expected(void **
         expect_error("job.toml", jobs[i].text, jobs[i].override, jobs[i].message);
 }
 
+/* Every key that is used says what it decides, or stands for a TOML key that says it; so nobody who
+ * compares jobs can forget one. */
+static void given_any_key_what_it_decides_is_said(void **state) {
+    (void)state;
+    const oct_schema *const schemas[] = {&oct_schema_titan, &oct_schema_mindspeed};
+    for (size_t s = 0; s < COUNT(schemas); s++)
+        for (size_t i = 0; i < schemas[s]->n; i++) {
+            const oct_key *key = &schemas[s]->keys[i], *target = NULL;
+            if (key->target)
+                target = oct_schema_find(&oct_schema_titan, key->target, strlen(key->target));
+            bool said = key->effect != OCT_EFFECT_OF_TARGET;
+            if (said != (key->kind == OCT_KEY_USED && !key->target))
+                fail_msg("%s: effect %d", key->name, (int)key->effect);
+            if (key->target && (!target || target->effect == OCT_EFFECT_OF_TARGET))
+                fail_msg("%s: its target %s says nothing", key->name, key->target);
+        }
+}
+
+static void
+given_a_yaml_job_its_keys_come_with_their_values_whether_or_not_they_have_members(void **state) {
+    (void)state;
+    oct_job job;
+    oct_job_effect effect;
+    size_t n = 0, n_seeds = 0;
+    const char *key;
+    load_good_yaml("features:\n  recompute_plan: {apply_modules: ['a.{*}', b]}\n"
+                   "training:\n  seed: 7\n",
+                   NULL, 0, &job);
+    for (; (key = oct_job_key(&job, n, &effect)); n++) {
+        oct_strbuf value = {0};
+        oct_job_render_value(&job, key, &value);
+        n_seeds += strcmp(key, "debug.seed") == 0 && strcmp(value.text, "7") == 0;
+        if (strcmp(key, "features.recompute_plan") == 0)
+            assert_string_equal(value.text, "{\"apply_modules\" = [\"a.{*}\", \"b\"]}");
+        if (strcmp(key, "parallel.recompute_plan") == 0)
+            assert_string_equal(value.text, "none");
+        oct_strbuf_free(&value);
+    }
+    assert_int_equal(n_seeds, 1);
+    assert_string_equal(oct_job_name(&job, "debug.seed"), "training.seed");
+    assert_true(n > 80);
+    oct_job_free(&job);
+}
+
 static void load_with_default(const char *path, const oct_schema *schema) {
     for (size_t i = 0; i < schema->n; i++) {
         oct_job job;
@@ -722,6 +766,9 @@ int main(void) {
         cmocka_unit_test(given_a_mindspeed_job_its_keys_fill_the_fields_that_mean_the_same),
         cmocka_unit_test(given_a_mindspeed_job_defaults_and_command_line_of_both_forms_work),
         cmocka_unit_test(given_the_plan_of_the_guide_it_is_read),
+        cmocka_unit_test(given_any_key_what_it_decides_is_said),
+        cmocka_unit_test(
+            given_a_yaml_job_its_keys_come_with_their_values_whether_or_not_they_have_members),
         cmocka_unit_test(given_a_plan_without_its_recipe_its_modules_do_not_matter),
         cmocka_unit_test(given_a_wrong_yaml_job_one_line_says_where_what_and_expected),
     };

@@ -294,6 +294,17 @@ int64_t oct_dataset_vocab_size(const oct_dataset *d) {
     return d->vocab_size;
 }
 
+uint64_t oct_dataset_hash(const oct_dataset *d) {
+    uint64_t hash = 0;
+    for (size_t i = 0; i < d->n_segments; i++) {
+        const oct_packed *packed = &d->segments[i].packed;
+        uint64_t of_file[] = {hash, packed->ids_hash, (uint64_t)packed->n_tokens,
+                              (uint64_t)packed->id_bytes};
+        hash = XXH64(of_file, sizeof of_file, 0);
+    }
+    return hash;
+}
+
 /* ---- reading ---- */
 
 /* The last segment that starts at or before the token. */

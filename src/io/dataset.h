@@ -73,15 +73,22 @@ oct_status oct_dataset_sequence(const oct_dataset *dataset, int64_t index, int32
  * n_sequences.
  *
  * A run's only state is the number of sequences consumed so far by all ranks together. A global
- * batch of B sequences takes positions consumed .. consumed + B - 1, whatever the number of ranks:
+ * batch of G sequences takes positions consumed .. consumed + G - 1, whatever the number of ranks:
  * rank r of R takes those of oct_dataset_rank_position. */
 int64_t oct_dataset_shuffled_index(const oct_dataset *dataset, uint64_t seed, int64_t position);
 
-/* The position of the i-th sequence that `rank` of `n_ranks` takes after `consumed`. */
-static inline int64_t oct_dataset_rank_position(int64_t consumed, int64_t i, int rank,
+/* The position of the i-th sequence that `rank` of `n_ranks` takes after `consumed`, where a step
+ * is cut into micro-batches of B sequences: micro-batch m holds positions consumed + m B and on,
+ * and goes to rank m % n_ranks. So the sequences of a micro-batch are the same ones on any number
+ * of ranks, which matters to scales over tokens. */
+static inline int64_t oct_dataset_rank_position(int64_t consumed, int64_t i, int64_t B, int rank,
                                                 int n_ranks) {
-    return consumed + i * n_ranks + rank;
+    return consumed + (i / B * n_ranks + rank) * B + i % B;
 }
+
+/* Equal for data sets of the same tokens in the same files or, of texts, in the same cache form;
+ * whatever their part. A function of what the files say of themselves: nothing is read again. */
+uint64_t oct_dataset_hash(const oct_dataset *dataset);
 
 /* The entropy, in nats per token, of the token frequencies in tokens first .. first+n-1 of the
  * part: the loss of the best model that ignores context. */

@@ -87,7 +87,8 @@ oct_status oct_packed_open(const char *path, oct_dataset_verify verify, oct_pack
                            .n_documents = (int64_t)get(header, 40, 8),
                            .vocab_size = (int64_t)get(header, 48, 4),
                            .id_bytes = (int)get(header, 12, 4),
-                           .tokenizer_hash = get(header, 24, 8)};
+                           .tokenizer_hash = get(header, 24, 8),
+                           .ids_hash = get(header, 32, 8)};
     return OCT_OK;
 }
 

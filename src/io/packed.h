@@ -31,6 +31,7 @@ typedef struct oct_packed {
     int64_t n_tokens, n_documents, vocab_size;
     int id_bytes;
     uint64_t tokenizer_hash;
+    uint64_t ids_hash; /* as the header says */
 } oct_packed;
 
 /* OCT_INVALID names what is wrong with the file. */

@@ -106,9 +106,8 @@ oct_status oct_ranks_micro_batches(const oct_job *job, int n_ranks, int64_t *n, 
     if (!oct_mul_i64(job->training.local_batch_size, n_ranks, &per_round))
         return oct_fail(err, OCT_INVALID, "%s: too large",
                         oct_job_at(job, "training.local_batch_size"));
-    *n = job->training.gradient_accumulation_steps;
-    if (*n == 0)
-        *n = global < 0 ? 1 : global / per_round;
+    int64_t steps = job->training.gradient_accumulation_steps;
+    *n = steps > 0 ? steps : global < 0 ? 1 : global / per_round;
     if (global > 0 && global % per_round != 0)
         return oct_fail(
             err, OCT_INVALID,
@@ -116,6 +115,12 @@ oct_status oct_ranks_micro_batches(const oct_job *job, int n_ranks, int64_t *n, 
             "%lld; got %lld",
             oct_job_at(job, oct_job_blame(job, keys, sizeof keys / sizeof *keys)),
             (long long)per_round, (long long)global);
+    if (global > 0 && global / per_round != *n)
+        return oct_fail(err, OCT_INVALID,
+                        "%s: expected local_batch_size x gradient_accumulation_steps x ranks = "
+                        "%lld x %lld x %d; got %lld",
+                        oct_job_at(job, keys[0]), (long long)job->training.local_batch_size,
+                        (long long)*n, n_ranks, (long long)global);
     return OCT_OK;
 }
 

@@ -25,7 +25,8 @@ oct_status oct_ranks_degrees(const oct_job *job, int n_ranks, oct_sharding *shar
                              int *n_replicas, oct_error *err);
 /* Whether the model's experts can be shared as the job says. */
 oct_status oct_ranks_check_experts(const oct_job *job, const oct_model_args *args, oct_error *err);
-/* Micro-batches that each of n_ranks takes a step. OCT_INVALID: the global batch doesn't divide. */
+/* Micro-batches that each of n_ranks takes a step. OCT_INVALID: the global batch doesn't divide, or
+ * isn't what the accumulation steps make. */
 oct_status oct_ranks_micro_batches(const oct_job *job, int n_ranks, int64_t *n, oct_error *err);
 /* What [parallelism] and the quantization tables say of gathers. A recompute turns on-demand into
  * all: *turned tells. OCT_INVALID: the tables disagree. */

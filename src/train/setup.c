@@ -17,10 +17,8 @@
 #include "train/held.h"
 #include "train/hf_model.h"
 
-/* Puts the place and the key before the message of `cause`, which may begin with the last part of
- * the key, or all of it. */
-static oct_status fail_at(const oct_job *job, const char *key, const oct_error *cause,
-                          oct_error *err) {
+oct_status oct_setup_fail_at(const oct_job *job, const char *key, const oct_error *cause,
+                             oct_error *err) {
     const char *message = cause->message, *dot = strrchr(key, '.');
     const char *const names[] = {key, dot ? dot + 1 : key};
     for (size_t i = 0; i < 2; i++) {
@@ -38,7 +36,7 @@ static oct_status fail_arg(const oct_job *job, const char *name, const oct_error
                            oct_error *err) {
     char key[256];
     snprintf(key, sizeof key, "model.args.%s", name);
-    return fail_at(job, key, cause, err);
+    return oct_setup_fail_at(job, key, cause, err);
 }
 
 static oct_status set_arg(const oct_job *job, const oct_value *item, oct_model_args *args,
@@ -99,7 +97,7 @@ static oct_status fail_resolve(const oct_job *job, const oct_error *cause, oct_e
     }
     if (blamed)
         return fail_arg(job, blamed->key, cause, err);
-    return fail_at(job, job->model.args ? "model.args" : "model.flavor", cause, err);
+    return oct_setup_fail_at(job, job->model.args ? "model.args" : "model.flavor", cause, err);
 }
 
 /* The dimensions before [model.args]. */
@@ -107,7 +105,7 @@ static oct_status base_args(const oct_job *job, oct_model_args *args, oct_error 
     oct_error cause = {0};
     if (!*job->model.flavor && job->form == OCT_JOB_MINDSPEED) {
         if (oct_setup_model_args_from_hf(job->model.hf_assets_path, args, &cause) != OCT_OK)
-            return fail_at(job, "model.hf_assets_path", &cause, err);
+            return oct_setup_fail_at(job, "model.hf_assets_path", &cause, err);
         const char *family = oct_model_family_name(args->family);
         if (!*job->model.name || strcmp(job->model.name, family) == 0)
             return OCT_OK;
@@ -117,7 +115,7 @@ static oct_status base_args(const oct_job *job, oct_model_args *args, oct_error 
     if (oct_model_args_flavor(job->model.name, job->model.flavor, args, &cause) == OCT_OK)
         return OCT_OK;
     const char *key = oct_model_flavors(job->model.name) ? "model.flavor" : "model.name";
-    return fail_at(job, key, &cause, err);
+    return oct_setup_fail_at(job, key, &cause, err);
 }
 
 oct_status oct_setup_model_args(const oct_job *job, oct_model_args *args, oct_error *err) {
@@ -166,7 +164,7 @@ static oct_status check_globs(const oct_job *job, const char *key, const oct_job
     for (size_t i = 0; i < list->n; i++) {
         oct_error cause = {0};
         if (oct_glob_check(list->items[i], &cause) != OCT_OK)
-            return fail_at(job, key, &cause, err);
+            return oct_setup_fail_at(job, key, &cause, err);
     }
     return OCT_OK;
 }
@@ -348,116 +346,7 @@ oct_status oct_setup_parameters(const oct_job *job, uint64_t seed, oct_model *mo
     else
         status = read_checkpoint(path, model, &cause);
     if (status != OCT_OK)
-        return fail_at(job, "checkpoint.initial_load_path", &cause, err);
+        return oct_setup_fail_at(job, "checkpoint.initial_load_path", &cause, err);
     oct_log_info("Loaded initial weights from %s", path);
     return OCT_OK;
-}
-
-/* ---- data ---- */
-
-/* Files of the examples come from a command of their own; say so. */
-static const char *data_hint(const char *path) {
-    return strncmp(path, "data/", 5) == 0 || strncmp(path, "./data/", 7) == 0
-               ? "; `make data` makes data/kjv.txt and data/tokenizer.json, which the examples use"
-               : "";
-}
-
-oct_status oct_setup_tokenizer(const oct_job *job, int64_t vocab_size, oct_tokenizer **tokenizer,
-                               oct_error *err) {
-    const char *key = job->model.tokenizer_path ? "model.tokenizer_path" : "model.hf_assets_path";
-    const char *path =
-        job->model.tokenizer_path ? job->model.tokenizer_path : job->model.hf_assets_path;
-    oct_error cause = {0};
-    *tokenizer = NULL;
-    if (!oct_path_exists(path)) {
-        if (!oct_job_is_set(job, key))
-            return OCT_OK;
-        return oct_fail(err, OCT_INVALID,
-                        "%s: expected a tokenizer.json or its folder; '%s' doesn't exist%s",
-                        oct_job_at(job, key), path, data_hint(path));
-    }
-    if (oct_tokenizer_load(path, tokenizer, &cause) != OCT_OK)
-        return fail_at(job, key, &cause, err);
-    if (oct_tokenizer_vocab_size(*tokenizer) <= vocab_size)
-        return OCT_OK;
-    oct_status status = oct_fail(
-        err, OCT_INVALID,
-        "%s: the tokenizer's ids reach %lld, but the model's vocabulary has %lld; expected a "
-        "flavor or model.args.vocab_size that holds them",
-        oct_job_at(job, key), (long long)oct_tokenizer_vocab_size(*tokenizer) - 1,
-        (long long)vocab_size);
-    oct_tokenizer_free(*tokenizer);
-    *tokenizer = NULL;
-    return status;
-}
-
-static oct_status check_dataset(const oct_job *job, const char *key, const char *path,
-                                oct_error *err) {
-    if (oct_path_exists(path))
-        return OCT_OK;
-    return oct_fail(err, OCT_INVALID,
-                    "%s: expected a text, JSONL or packed file or a folder of them; '%s' "
-                    "doesn't exist%s",
-                    oct_job_at(job, key), path, data_hint(path));
-}
-
-static oct_status open_dataset(const oct_job *job, const char *key, const char *path,
-                               const oct_setup_data *setup, oct_dataset_options *options,
-                               oct_dataset **dataset, oct_error *err) {
-    oct_error cause = {0};
-    options->vocab_size = setup->vocab_size;
-    options->verify = OCT_VERIFY_CHECKSUM;
-    options->cache_folder = setup->cache_folder;
-    options->progress = setup->progress;
-    options->progress_user = setup->progress_user;
-    if (oct_dataset_open(path, setup->tokenizer, options, dataset, &cause) != OCT_OK)
-        return fail_at(job, key, &cause, err);
-    return OCT_OK;
-}
-
-/* How much of the training text validation takes when it has no path of its own. */
-static void hold_out(const oct_job *job, int n_ranks, oct_dataset_options *options) {
-    int64_t per_step, tokens;
-    options->held_out_fraction = 0.05;
-    if (job->validation.steps > 0 &&
-        oct_mul_i64(job->validation.local_batch_size, job->validation.seq_len, &per_step) &&
-        oct_mul_i64(per_step, job->validation.steps, &tokens) &&
-        oct_mul_i64(tokens, n_ranks, &tokens) && tokens < INT64_MAX)
-        options->held_out_tokens = tokens + 1; /* n windows of S tokens have n * S + 1 */
-}
-
-oct_status oct_setup_datasets(const oct_job *job, const oct_setup_data *setup, int n_ranks,
-                              oct_dataset **train, oct_dataset **validation, oct_error *err) {
-    const char *path = job->training.dataset_path;
-    const char *own = job->validation.dataset_path;
-    bool shared = job->validation.enable && (!own || (path && strcmp(own, path) == 0));
-    oct_dataset_options options = {.seq_len = job->training.seq_len, .part = OCT_DATASET_WHOLE};
-    *train = *validation = NULL;
-    if (!path)
-        return oct_fail(err, OCT_INVALID,
-                        "%s: training.dataset_path: missing; expected a text, JSONL or packed file "
-                        "or a folder of them; dataset '%s' is not downloaded",
-                        job->path ? job->path : "default", job->training.dataset);
-    /* Both before either is tokenized. */
-    oct_status status = check_dataset(job, "training.dataset_path", path, err);
-    if (status == OCT_OK && job->validation.enable && own)
-        status = check_dataset(job, "validation.dataset_path", own, err);
-    if (status != OCT_OK)
-        return status;
-    if (shared) {
-        options.part = OCT_DATASET_TRAIN;
-        hold_out(job, n_ranks, &options);
-    }
-    status = open_dataset(job, "training.dataset_path", path, setup, &options, train, err);
-    if (status != OCT_OK || !job->validation.enable)
-        return status;
-    options.seq_len = job->validation.seq_len;
-    options.part = shared ? OCT_DATASET_HELD_OUT : OCT_DATASET_WHOLE;
-    status = open_dataset(job, own ? "validation.dataset_path" : "training.dataset_path",
-                          own ? own : path, setup, &options, validation, err);
-    if (status != OCT_OK) {
-        oct_dataset_close(*train);
-        *train = NULL;
-    }
-    return status;
 }

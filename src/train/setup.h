@@ -9,6 +9,11 @@
 #include "io/tokenizer.h"
 #include "model/model.h"
 
+/* Puts the place and the key before the message of `cause`, which may begin with the last part of
+ * the key, or all of it. */
+oct_status oct_setup_fail_at(const oct_job *job, const char *key, const oct_error *cause,
+                             oct_error *err);
+
 /* The flavor's dimensions, or without a flavor (YAML) those of model.hf_assets_path's config.json,
  * with [model.args] applied and room for training.seq_len positions; resolved. */
 oct_status oct_setup_model_args(const oct_job *job, oct_model_args *args, oct_error *err);
@@ -44,8 +49,12 @@ typedef struct oct_setup_data {
 } oct_setup_data;
 /* The training data, and with validation.enable the held-out data (else NULL). Without a path of
  * its own, validation takes the end of the training text, which training then never sees: as many
- * tokens as validation.steps batches of all ranks need, or a twentieth for steps = -1. */
-oct_status oct_setup_datasets(const oct_job *job, const oct_setup_data *setup, int n_ranks,
-                              oct_dataset **train, oct_dataset **validation, oct_error *err);
+ * tokens as validation.steps batches of validation.local_batch_size need, or a twentieth for steps
+ * = -1. Nothing depends on the number of ranks. */
+oct_status oct_setup_datasets(const oct_job *job, const oct_setup_data *setup, oct_dataset **train,
+                              oct_dataset **validation, oct_error *err);
+/* Sequences that a validation reads, all ranks together: those of validation.steps batches, or all.
+ */
+int64_t oct_setup_validation_sequences(const oct_job *job, const oct_dataset *validation);
 
 #endif

@@ -166,7 +166,7 @@ static oct_status open_data(oct_trainer *t, oct_error *err) {
                                   .cache_folder = cache ? cache : t->options.cache_folder,
                                   .progress = t->options.progress,
                                   .progress_user = t->options.progress_user};
-    status = oct_setup_datasets(t->job, &setup, t->ranks.n_ranks, &t->train, &t->validation, err);
+    status = oct_setup_datasets(t->job, &setup, &t->train, &t->validation, err);
     oct_free(cache);
     return status;
 }
@@ -306,7 +306,7 @@ static oct_status read_step(oct_trainer *t, int64_t *n_valid, oct_error *err) {
     *n_valid = 0;
     for (int64_t i = 0; i < t->n_micro * t->B; i++) {
         int64_t position =
-            oct_dataset_rank_position(t->n_consumed, i, t->ranks.rank, t->ranks.n_ranks);
+            oct_dataset_rank_position(t->n_consumed, i, t->B, t->ranks.rank, t->ranks.n_ranks);
         int64_t index = oct_dataset_shuffled_index(t->train, t->seed, position);
         oct_status status = oct_dataset_sequence(t->train, index, t->window, err);
         if (status != OCT_OK)
@@ -449,17 +449,6 @@ oct_status oct_trainer_step(oct_trainer *t, oct_step_result *result, oct_error *
 
 /* ---- validation ---- */
 
-/* Sequences that validation reads: validation.steps batches of each rank, or all. */
-static int64_t validation_sequences(const oct_trainer *t) {
-    int64_t n = oct_dataset_n_sequences(t->validation);
-    int64_t wanted;
-    if (t->job->validation.steps < 0 ||
-        !oct_mul_i64(t->job->validation.steps, t->job->validation.local_batch_size, &wanted) ||
-        !oct_mul_i64(wanted, t->ranks.n_ranks, &wanted))
-        return n;
-    return oct_min_i64(n, wanted);
-}
-
 oct_status oct_trainer_validate(oct_trainer *t, oct_validation *result, oct_error *err) {
     double start = oct_clock_s();
     oct_loss_sum total;
@@ -470,7 +459,8 @@ oct_status oct_trainer_validate(oct_trainer *t, oct_validation *result, oct_erro
                                        .step = t->step,
                                        .dataset = t->validation,
                                        .batch_size = t->job->validation.local_batch_size,
-                                       .n_sequences = validation_sequences(t),
+                                       .n_sequences =
+                                           oct_setup_validation_sequences(t->job, t->validation),
                                        .world = t->ranks.world,
                                        .progress = t->options.progress,
                                        .progress_user = t->options.progress_user};
@@ -497,6 +487,6 @@ oct_status oct_trainer_last_validation(oct_trainer *t, oct_validation *result, o
 }
 
 oct_status oct_trainer_unigram_entropy(oct_trainer *t, double *nats, oct_error *err) {
-    int64_t n = validation_sequences(t) * t->job->validation.seq_len;
+    int64_t n = oct_setup_validation_sequences(t->job, t->validation) * t->job->validation.seq_len;
     return oct_dataset_unigram_entropy(t->validation, 1, n, nats, err);
 }

@@ -427,22 +427,34 @@ static void given_shuffling_orders_differ_by_seed_and_epoch_and_look_random(void
     oct_dataset_close(d);
 }
 
+/* A step's positions are taken once each, and those of a micro-batch by one rank, in order. */
+static void check_positions(int64_t B, int n_ranks) {
+    enum { BATCH = 12 };
+    int taker[3 * BATCH];
+    int64_t order[3 * BATCH];
+    memset(taker, -1, sizeof taker);
+    for (int64_t step = 0; step < 3; step++)
+        for (int rank = 0; rank < n_ranks; rank++)
+            for (int64_t i = 0; i < BATCH / n_ranks; i++) {
+                int64_t p = oct_dataset_rank_position(step * BATCH, i, B, rank, n_ranks);
+                assert_in_range(p, step * BATCH, (step + 1) * BATCH - 1);
+                assert_int_equal(taker[p], -1);
+                taker[p] = rank;
+                order[p] = i;
+            }
+    for (int p = 0; p < 3 * BATCH; p++) {
+        assert_int_equal(taker[p], p % BATCH / B % n_ranks);
+        if (p % B)
+            assert_int_equal(order[p], order[p - 1] + 1);
+    }
+}
+
 static void given_several_ranks_together_they_take_what_one_takes(void **state) {
     (void)state;
-    enum { BATCH = 12 };
-    for (int n_ranks = 1; n_ranks <= BATCH; n_ranks++) {
-        if (BATCH % n_ranks)
-            continue;
-        bool taken[3 * BATCH] = {false};
-        for (int64_t step = 0; step < 3; step++)
-            for (int rank = 0; rank < n_ranks; rank++)
-                for (int64_t i = 0; i < BATCH / n_ranks; i++) {
-                    int64_t p = oct_dataset_rank_position(step * BATCH, i, rank, n_ranks);
-                    assert_in_range(p, step * BATCH, (step + 1) * BATCH - 1);
-                    assert_false(taken[p]);
-                    taken[p] = true;
-                }
-    }
+    for (int n_ranks = 1; n_ranks <= 12; n_ranks++)
+        for (int64_t B = 1; B <= 12; B++)
+            if (12 % (n_ranks * B) == 0)
+                check_positions(B, n_ranks);
 }
 
 static void given_a_held_out_part_it_shares_no_token_with_training(void **state) {

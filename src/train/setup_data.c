@@ -1,0 +1,121 @@
+/* The data of a job, and what makes tokens of it: see setup.h. */
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/fs.h"
+#include "train/setup.h"
+
+/* Files of the examples come from a command of their own; say so. */
+static const char *data_hint(const char *path) {
+    return strncmp(path, "data/", 5) == 0 || strncmp(path, "./data/", 7) == 0
+               ? "; `make data` makes data/kjv.txt and data/tokenizer.json, which the examples use"
+               : "";
+}
+
+oct_status oct_setup_tokenizer(const oct_job *job, int64_t vocab_size, oct_tokenizer **tokenizer,
+                               oct_error *err) {
+    const char *key = job->model.tokenizer_path ? "model.tokenizer_path" : "model.hf_assets_path";
+    const char *path =
+        job->model.tokenizer_path ? job->model.tokenizer_path : job->model.hf_assets_path;
+    oct_error cause = {0};
+    *tokenizer = NULL;
+    if (!oct_path_exists(path)) {
+        if (!oct_job_is_set(job, key))
+            return OCT_OK;
+        return oct_fail(err, OCT_INVALID,
+                        "%s: expected a tokenizer.json or its folder; '%s' doesn't exist%s",
+                        oct_job_at(job, key), path, data_hint(path));
+    }
+    if (oct_tokenizer_load(path, tokenizer, &cause) != OCT_OK)
+        return oct_setup_fail_at(job, key, &cause, err);
+    if (oct_tokenizer_vocab_size(*tokenizer) <= vocab_size)
+        return OCT_OK;
+    oct_status status = oct_fail(
+        err, OCT_INVALID,
+        "%s: the tokenizer's ids reach %lld, but the model's vocabulary has %lld; expected a "
+        "flavor or model.args.vocab_size that holds them",
+        oct_job_at(job, key), (long long)oct_tokenizer_vocab_size(*tokenizer) - 1,
+        (long long)vocab_size);
+    oct_tokenizer_free(*tokenizer);
+    *tokenizer = NULL;
+    return status;
+}
+
+static oct_status check_dataset(const oct_job *job, const char *key, const char *path,
+                                oct_error *err) {
+    if (oct_path_exists(path))
+        return OCT_OK;
+    return oct_fail(err, OCT_INVALID,
+                    "%s: expected a text, JSONL or packed file or a folder of them; '%s' "
+                    "doesn't exist%s",
+                    oct_job_at(job, key), path, data_hint(path));
+}
+
+static oct_status open_dataset(const oct_job *job, const char *key, const char *path,
+                               const oct_setup_data *setup, oct_dataset_options *options,
+                               oct_dataset **dataset, oct_error *err) {
+    oct_error cause = {0};
+    options->vocab_size = setup->vocab_size;
+    options->verify = OCT_VERIFY_CHECKSUM;
+    options->cache_folder = setup->cache_folder;
+    options->progress = setup->progress;
+    options->progress_user = setup->progress_user;
+    if (oct_dataset_open(path, setup->tokenizer, options, dataset, &cause) != OCT_OK)
+        return oct_setup_fail_at(job, key, &cause, err);
+    return OCT_OK;
+}
+
+int64_t oct_setup_validation_sequences(const oct_job *job, const oct_dataset *validation) {
+    int64_t n = oct_dataset_n_sequences(validation), wanted;
+    if (job->validation.steps < 0 ||
+        !oct_mul_i64(job->validation.steps, job->validation.local_batch_size, &wanted))
+        return n;
+    return oct_min_i64(n, wanted);
+}
+
+/* How much of the training text validation takes when it has no path of its own: a function of the
+ * job alone, since training sees the rest. */
+static void hold_out(const oct_job *job, oct_dataset_options *options) {
+    int64_t per_step, tokens;
+    options->held_out_fraction = 0.05;
+    if (job->validation.steps > 0 &&
+        oct_mul_i64(job->validation.local_batch_size, job->validation.seq_len, &per_step) &&
+        oct_mul_i64(per_step, job->validation.steps, &tokens) && tokens < INT64_MAX)
+        options->held_out_tokens = tokens + 1; /* n windows of S tokens have n * S + 1 */
+}
+
+oct_status oct_setup_datasets(const oct_job *job, const oct_setup_data *setup, oct_dataset **train,
+                              oct_dataset **validation, oct_error *err) {
+    const char *path = job->training.dataset_path;
+    const char *own = job->validation.dataset_path;
+    bool shared = job->validation.enable && (!own || (path && strcmp(own, path) == 0));
+    oct_dataset_options options = {.seq_len = job->training.seq_len, .part = OCT_DATASET_WHOLE};
+    *train = *validation = NULL;
+    if (!path)
+        return oct_fail(err, OCT_INVALID,
+                        "%s: training.dataset_path: missing; expected a text, JSONL or packed file "
+                        "or a folder of them; dataset '%s' is not downloaded",
+                        job->path ? job->path : "default", job->training.dataset);
+    /* Both before either is tokenized. */
+    oct_status status = check_dataset(job, "training.dataset_path", path, err);
+    if (status == OCT_OK && job->validation.enable && own)
+        status = check_dataset(job, "validation.dataset_path", own, err);
+    if (status != OCT_OK)
+        return status;
+    if (shared) {
+        options.part = OCT_DATASET_TRAIN;
+        hold_out(job, &options);
+    }
+    status = open_dataset(job, "training.dataset_path", path, setup, &options, train, err);
+    if (status != OCT_OK || !job->validation.enable)
+        return status;
+    options.seq_len = job->validation.seq_len;
+    options.part = shared ? OCT_DATASET_HELD_OUT : OCT_DATASET_WHOLE;
+    status = open_dataset(job, own ? "validation.dataset_path" : "training.dataset_path",
+                          own ? own : path, setup, &options, validation, err);
+    if (status != OCT_OK) {
+        oct_dataset_close(*train);
+        *train = NULL;
+    }
+    return status;
+}

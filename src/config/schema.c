@@ -151,6 +151,8 @@ static const char *range_text(const oct_key *key) {
         return " of at least 0, or -1";
     case OCT_RANGE_POSITIVE:
         return " above 0";
+    case OCT_RANGE_NORMAL:
+        return " of at least 1.2e-38";
     case OCT_RANGE_FRACTION:
         return " from 0 to 1";
     case OCT_RANGE_BELOW_ONE:

@@ -38,6 +38,7 @@ typedef enum oct_key_range {
     OCT_RANGE_SEED,        /* >= 0 */
     OCT_RANGE_NOT_NEGATIVE,
     OCT_RANGE_POSITIVE, /* > 0, infinity too */
+    OCT_RANGE_NORMAL,   /* > 0, finite, and a normal number in fp32 */
     OCT_RANGE_FRACTION, /* 0 .. 1 */
     OCT_RANGE_BELOW_ONE /* 0 <= x < 1 */
 } oct_key_range;

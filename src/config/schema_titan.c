@@ -96,7 +96,7 @@ static const oct_key keys[] = {
     FLOAT(RESULT, optimizer.lr, NOT_NEGATIVE, "8e-4", "peak learning rate"),
     FLOAT(RESULT, optimizer.beta1, BELOW_ONE, "0.9", "decay of the first moment"),
     FLOAT(RESULT, optimizer.beta2, BELOW_ONE, "0.95", "decay of the second moment"),
-    FLOAT(RESULT, optimizer.eps, NOT_NEGATIVE, "1e-8", "added to the denominator"),
+    FLOAT(RESULT, optimizer.eps, NORMAL, "1e-8", "added to the denominator; above 0"),
     FLOAT(RESULT, optimizer.weight_decay, NOT_NEGATIVE, "0.1", "weight decay"),
     INERT(STRING, optimizer.implementation, "fused", "there is one implementation"),
     UNSUPPORTED(BOOL, optimizer.early_step_in_backward, NULL, "false",

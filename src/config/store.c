@@ -35,6 +35,8 @@ static bool in_range(oct_key_range range, double x) {
         return x >= 0 && isfinite(x);
     case OCT_RANGE_POSITIVE:
         return x > 0;
+    case OCT_RANGE_NORMAL:
+        return x >= (double)FLT_MIN && isfinite(x);
     case OCT_RANGE_FRACTION:
         return x >= 0 && x <= 1;
     case OCT_RANGE_BELOW_ONE:

@@ -53,6 +53,9 @@ typedef struct oct_adam_factors {
     float eps;
 } oct_adam_factors;
 
+/* What of Adam's results isn't finite, as bits. */
+typedef enum oct_adam_flaw { OCT_ADAM_VALUE = 1, OCT_ADAM_M = 2, OCT_ADAM_V = 4 } oct_adam_flaw;
+
 /* Which elements of a head turn together. */
 typedef enum oct_rope_pairs {
     OCT_ROPE_INTERLEAVED, /* (0,1), (2,3), ...: torchtitan's llama3 and deepseek_v3 */
@@ -106,8 +109,10 @@ typedef struct oct_elementwise_kernels {
     void (*cross_entropy_gradient)(oct_target x, int64_t n, float max, float inv_sum, int64_t label,
                                    float grad_scale);
 
-    void (*adam)(const oct_adam_factors *factors, int64_t n, const float *grad, float *value,
-                 float *m, float *v);
+    /* Returns which of the three arrays got a NaN or an infinity: a sum of oct_adam_flaw, 0 when
+     * all is finite. */
+    unsigned (*adam)(const oct_adam_factors *factors, int64_t n, const float *grad, float *value,
+                     float *m, float *v);
 } oct_elementwise_kernels;
 
 extern const oct_elementwise_kernels oct_elementwise_kernels_ref, oct_elementwise_kernels_avx2,

@@ -2,6 +2,7 @@
 #include "op/optimizer.h"
 
 #include <math.h>
+#include <stdatomic.h>
 
 #include "op/common.h"
 
@@ -13,18 +14,22 @@ typedef struct adam_run {
     int64_t n;
     const float *grad;
     float *value, *m, *v;
+    atomic_uint *flaws;
 } adam_run;
 
 static void adam_task(void *context, int64_t task, int thread) {
     (void)thread;
     const adam_run *run = context;
     int64_t at = task * CHUNK;
-    run->kernels->adam(&run->factors, oct_op_task_length(task, CHUNK, run->n), run->grad + at,
-                       run->value + at, run->m + at, run->v + at);
+    unsigned flaws = run->kernels->adam(&run->factors, oct_op_task_length(task, CHUNK, run->n),
+                                        run->grad + at, run->value + at, run->m + at, run->v + at);
+    if (flaws)
+        atomic_fetch_or(run->flaws, flaws);
 }
 
 oct_status oct_adam_step(const oct_adam *adam, int64_t step, int64_t n, const float *grad,
-                         float grad_scale, float *value, float *m, float *v) {
+                         float grad_scale, float *value, float *m, float *v, unsigned *flaws) {
+    atomic_uint found = 0;
     if (step < 1 || n < 0)
         return OCT_INVALID;
     bool decoupled = adam->decay == OCT_DECAY_DECOUPLED;
@@ -43,8 +48,10 @@ oct_status oct_adam_step(const oct_adam *adam, int64_t step, int64_t n, const fl
                     .grad = grad,
                     .value = value,
                     .m = m,
-                    .v = v};
+                    .v = v,
+                    .flaws = &found};
     oct_parallel(oct_ceil_div(n, CHUNK), adam_task, &run);
+    *flaws = atomic_load(&found);
     return OCT_OK;
 }
 

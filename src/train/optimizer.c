@@ -78,15 +78,34 @@ float oct_clip_factor(double norm, double max_norm) {
     return factor < 1 ? (float)factor : 1;
 }
 
-oct_status oct_optimizer_step(oct_optimizer *o, float grad_scale) {
+/* Looks again at what the update found to be flawed: where is only asked once all is lost. */
+static oct_flaw find_flaw(const oct_optimizer *o, int64_t i, unsigned flaws) {
+    const oct_param *param = o->params[i];
+    const float *numbers = flaws & OCT_ADAM_M   ? o->m[i]
+                           : flaws & OCT_ADAM_V ? o->v[i]
+                                                : param->value;
+    const char *what = flaws & OCT_ADAM_M ? "exp_avg" : flaws & OCT_ADAM_V ? "exp_avg_sq" : "value";
+    int64_t at = 0;
+    while (at < param->n_held - 1 && isfinite(numbers[at]))
+        at++;
+    return (oct_flaw){param, what, param->first + at, numbers[at]};
+}
+
+oct_status oct_optimizer_step(oct_optimizer *o, float grad_scale, oct_flaw *flaw) {
+    *flaw = (oct_flaw){0};
     o->n_steps++;
     for (int64_t i = 0; i < o->n_params; i++) {
         oct_param *param = o->params[i];
+        unsigned flaws;
         oct_status status = oct_adam_step(&o->adam, o->n_steps, param->n_held, param->grad,
-                                          grad_scale, param->value, o->m[i], o->v[i]);
+                                          grad_scale, param->value, o->m[i], o->v[i], &flaws);
         if (status != OCT_OK)
             return status;
         param->version++;
+        if (flaws) {
+            *flaw = find_flaw(o, i, flaws);
+            return OCT_OK;
+        }
     }
     return OCT_OK;
 }

@@ -20,6 +20,15 @@ typedef struct oct_optimizer {
     int64_t n_steps; /* done so far */
 } oct_optimizer;
 
+/* The first number of an update that isn't finite: by the order of parameters, in each the moments
+ * before the value that is made of them, in each the lowest element. */
+typedef struct oct_flaw {
+    const oct_param *param; /* NULL: all numbers are finite */
+    const char *what;       /* "value", "exp_avg" or "exp_avg_sq" */
+    int64_t element;        /* of the whole parameter */
+    float got;
+} oct_flaw;
+
 /* Gives each of the n parameters that isn't frozen gradient memory and state, zeroed. */
 oct_status oct_optimizer_create(oct_param *const *params, int64_t n, const oct_adam *adam,
                                 oct_optimizer **out);
@@ -35,7 +44,9 @@ oct_status oct_optimizer_gradient_norm(const oct_optimizer *optimizer, double *n
 /* What gradients of norm `norm` are multiplied by: max_norm / (norm + 1e-6), at most 1. */
 float oct_clip_factor(double norm, double max_norm);
 
-/* One step with gradients read as grad * grad_scale; each parameter gets a new version. */
-oct_status oct_optimizer_step(oct_optimizer *optimizer, float grad_scale);
+/* One step with gradients read as grad * grad_scale; each parameter gets a new version. It ends at
+ * the first parameter of which a number isn't finite any more and says so in *flaw: the
+ * parameters and the state are then of no step and of no use. */
+oct_status oct_optimizer_step(oct_optimizer *optimizer, float grad_scale, oct_flaw *flaw);
 
 #endif

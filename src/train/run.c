@@ -1,5 +1,6 @@
 /* The loop over all steps: logs, validates, saves. */
 #include <inttypes.h>
+#include <math.h>
 
 #include "base/alloc.h"
 #include "base/fs.h"
@@ -28,6 +29,9 @@ static oct_status finish_step(oct_trainer *t, oct_metrics *metrics, const oct_st
     oct_status status = OCT_OK;
     if (validated)
         status = oct_trainer_validate(t, &validation, err);
+    if (status == OCT_OK && validated && !isfinite(validation.loss))
+        status =
+            oct_trainer_fail_number(t, result->step, "the validation loss", validation.loss, err);
     if (status == OCT_OK && t->ranks.rank == 0)
         status = oct_metrics_step(metrics, result, validated ? &validation : NULL, t->n_tokens_seen,
                                   err);

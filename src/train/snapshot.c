@@ -259,6 +259,8 @@ static oct_status save_together(oct_trainer *t, snapshot *s, bool *broken, oct_e
 
 oct_status oct_trainer_save(oct_trainer *t, oct_error *err) {
     snapshot s = {0};
+    if (t->spoilt)
+        return oct_trainer_fail_spoilt(err);
     oct_arena_mark mark = oct_arena_get_mark(t->scratch);
     oct_status status = list_items(t, &s) ? oct_fail_memory(err) : OCT_OK;
     status = oct_ranks_agree(&t->ranks, status, err);

@@ -17,8 +17,8 @@ struct oct_trainer {
     oct_trainer_options options;
     bool has_folder;      /* this process has made the dump folder or found it; */
     size_t n_folder_kept; /* this much of its path was there before */
-    char *config_text; /* the job file as it was at the start, for checkpoints; NULL: none */
-    oct_ranks ranks;   /* each reads sequences of its own and keeps a shard of the model */
+    char *config_text;    /* the job file as it was at the start, for checkpoints; NULL: none */
+    oct_ranks ranks;      /* each reads sequences of its own and keeps a shard of the model */
 
     oct_model *model;
     oct_conversion *conversion; /* what became 8-bit; outlived by nothing: destroyed after model */
@@ -42,12 +42,20 @@ struct oct_trainer {
     int64_t n_consumed;    /* sequences, of all ranks */
     int64_t n_tokens_seen; /* valid ones, of all ranks */
 
+    bool spoilt;                    /* an update went wrong: the state is of no step */
     oct_validation last_validation; /* n_tokens 0: none since the last step */
     int64_t last_saved;             /* step of the newest checkpoint; -1: none */
 };
 
 /* The folder of the run's checkpoints (oct_free); NULL when memory is refused. */
 char *oct_trainer_checkpoint_folder(const oct_trainer *t);
+
+/* OCT_FAILED with the words for a number that isn't finite: "step 3: the loss is not finite (nan);
+ * ..." and which checkpoint stays. */
+oct_status oct_trainer_fail_number(const oct_trainer *t, int64_t step, const char *what,
+                                   double value, oct_error *err);
+/* What a trainer whose last update went wrong says to all that is asked of it. */
+oct_status oct_trainer_fail_spoilt(oct_error *err);
 
 /* Continues from the checkpoint that the job names, if there is one. */
 oct_status oct_trainer_resume(oct_trainer *t, oct_error *err);

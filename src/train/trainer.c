@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -342,18 +343,40 @@ static oct_status accumulate(oct_trainer *t, int64_t n_valid, oct_loss_sum *tota
 
 static oct_status check_finite(const oct_trainer *t, double loss, double grad_norm,
                                oct_error *err) {
-    const char *what = !isfinite(loss) ? "loss" : "norm of the gradients";
-    double value = !isfinite(loss) ? loss : grad_norm;
-    if (isfinite(loss) && isfinite(grad_norm))
+    if (!isfinite(loss))
+        return oct_trainer_fail_number(t, t->steps_done + 1, "the loss", loss, err);
+    if (!isfinite(grad_norm))
+        return oct_trainer_fail_number(t, t->steps_done + 1, "the norm of the gradients", grad_norm,
+                                       err);
+    return OCT_OK;
+}
+
+/* "layers.0.attention.wq.weight[3, 17]" */
+static void name_element(const oct_param *param, int64_t element, char *text, size_t size) {
+    int64_t at[3], rest = element;
+    for (int d = param->n_dims - 1; d >= 0; d--) {
+        at[d] = rest % param->shape[d];
+        rest /= param->shape[d];
+    }
+    int used = snprintf(text, size, "%s[", param->name);
+    for (int d = 0; d < param->n_dims && used > 0 && (size_t)used < size; d++)
+        used += snprintf(text + used, size - (size_t)used, "%s%lld%s", d ? ", " : "",
+                         (long long)at[d], d == param->n_dims - 1 ? "]" : "");
+}
+
+/* An update that leaves a number of no use ends the run before anything is saved. */
+static oct_status update(oct_trainer *t, float grad_scale, oct_error *err) {
+    char what[512], element[256];
+    const oct_adam *adam = &t->optimizer->adam;
+    oct_flaw flaw;
+    if (oct_optimizer_step(t->optimizer, grad_scale, &flaw) != OCT_OK)
+        return oct_fail_memory(err);
+    if (!flaw.param)
         return OCT_OK;
-    if (t->last_saved >= 0)
-        return oct_fail(err, OCT_FAILED,
-                        "step %lld: the %s is not finite (%f); the run stops and the checkpoint of "
-                        "step %lld stays",
-                        (long long)t->steps_done + 1, what, value, (long long)t->last_saved);
-    return oct_fail(err, OCT_FAILED,
-                    "step %lld: the %s is not finite (%f); the run stops and nothing was saved",
-                    (long long)t->steps_done + 1, what, value);
+    name_element(flaw.param, flaw.element, element, sizeof element);
+    snprintf(what, sizeof what, "after the update (learning rate %g, eps %g) the %s of %s",
+             adam->lr, adam->eps, flaw.what, element);
+    return oct_trainer_fail_number(t, t->steps_done + 1, what, (double)flaw.got, err);
 }
 
 /* Bytes that all ranks received since `before`, by kind. */
@@ -394,10 +417,11 @@ static oct_status finish_update(oct_trainer *t, oct_step_result *result, oct_err
     const oct_plan *plan = oct_conversion_plan(t->conversion);
     result->lr = t->job->optimizer.lr * oct_schedule_factor(&t->schedule, t->steps_done);
     t->optimizer->adam.lr = result->lr;
-    if (oct_optimizer_step(t->optimizer,
-                           oct_clip_factor(result->grad_norm, t->job->training.max_norm)) != OCT_OK)
-        return oct_fail_memory(err);
-    oct_status status = oct_ranks_reduce_amaxes(&t->ranks, plan, err);
+    float grad_scale = oct_clip_factor(result->grad_norm, t->job->training.max_norm);
+    oct_status status = oct_ranks_agree(&t->ranks, update(t, grad_scale, err), err);
+    t->spoilt = status != OCT_OK;
+    if (status == OCT_OK)
+        status = oct_ranks_reduce_amaxes(&t->ranks, plan, err);
     if (status != OCT_OK)
         return status;
     status = oct_ranks_sum_routing(&t->ranks, t->model, err);
@@ -419,6 +443,8 @@ oct_status oct_trainer_step(oct_trainer *t, oct_step_result *result, oct_error *
     int64_t n_valid, before[OCT_N_TRAFFIC];
     double before_s[OCT_N_TRAFFIC];
     *result = (oct_step_result){.step = t->steps_done + 1, .n_ranks = t->ranks.n_ranks};
+    if (t->spoilt)
+        return oct_trainer_fail_spoilt(err);
     for (int i = 0; i < OCT_N_TRAFFIC; i++) {
         before[i] = oct_comm_bytes(t->ranks.world, (oct_traffic)i);
         before_s[i] = oct_comm_seconds(t->ranks.world, (oct_traffic)i);

@@ -4,10 +4,11 @@
  * folder), converters, data, the loop. A step is: read the micro-batches, count their valid tokens,
  * forward and backward of each with the loss divided by that count, check, clip, update.
  *
- * Invariants: a non-finite loss or gradient ends the run before the optimizer moves and before
- * anything is saved; the state after n steps is a pure function of job, data and seed, whether the
- * run was interrupted or not and for any number of threads. A trainer belongs to one thread;
- * several may live in one process, one after the other in use.
+ * Invariants: a non-finite loss or gradient ends the run before the optimizer moves, a weight or a
+ * moment that the update makes non-finite ends it after, both before anything is saved; the state
+ * after n steps is a pure function of job, data and seed, whether the run was interrupted or not
+ * and for any number of threads. A trainer belongs to one thread; several may live in one process,
+ * one after the other in use.
  *
  * With several processes (options.world) all functions but the getters are collective, and all
  * ranks get the same results. A failure that oct_comm_agreed_to_fail doesn't tell of happened in
@@ -68,8 +69,10 @@ oct_status oct_trainer_create(const oct_job *job, const oct_trainer_options *opt
                               oct_trainer **trainer, oct_error *err);
 void oct_trainer_destroy(oct_trainer *trainer); /* NULL is fine */
 
-/* One optimizer step; logs and saves nothing. OCT_FAILED: the loss or the gradient is not finite;
- * parameters and optimizer are as they were before. */
+/* One optimizer step; logs and saves nothing. OCT_FAILED: the loss or the gradient is not finite,
+ * and parameters and optimizer are as they were before; or a number that the update made isn't, and
+ * the trainer is of no use any more: it neither steps nor saves. The message names what overflowed
+ * first. */
 oct_status oct_trainer_step(oct_trainer *trainer, oct_step_result *result, oct_error *err);
 
 /* All steps that are left, with log lines, metrics.jsonl, events, validation and checkpoints as the

@@ -82,8 +82,15 @@ class Train(Training):
         result = self.refused(["train", "job.toml", "--checkpoint.enable", "--checkpoint.interval=1",
                                "--optimizer.lr=1e38", "--lr_scheduler.warmup_steps=0",
                                "--training.max_norm=1e38"], "is not finite", status=1)
-        step = int(re.search(r"step (\d+): the", result.stderr).group(1))
+        step = int(re.search(r"octet: step (\d+): ", result.stderr).group(1))
         self.assertFalse(os.path.exists(self.path("out", "checkpoint", "step-%d" % step)))
+
+    def test_given_a_learning_rate_that_overflows_the_weights_the_first_one_is_named_and_nothing_is_saved(self):
+        self.refused(["train", "job.toml", "--checkpoint.enable", "--checkpoint.interval=1", "--training.steps=1",
+                      "--lr_scheduler.warmup_steps=0", "--optimizer.lr=3.3e38", "--optimizer.weight_decay=1e38"],
+                     "step 1: after the update (learning rate 3.3e+38, eps 1e-08) the value of tok_embeddings.weight[0, 0]",
+                     "the run stops and nothing was saved", status=1)
+        self.assertFalse(os.path.exists(self.path("out", "checkpoint")))
 
     def test_given_a_checkpoint_eval_and_generate_read_it(self):
         self.accepted(["train", "job.toml", "--checkpoint.enable", MX])

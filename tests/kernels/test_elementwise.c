@@ -138,7 +138,7 @@ static void run_adam(const oct_elementwise_kernels *k, operands *o) {
                                       .step_size = 1e-3f,
                                       .inv_sqrt_bias2 = 2,
                                       .eps = 1e-8f};
-    k->adam(&factors, o->n, o->w, o->f, o->g, o->h);
+    o->numbers[0] = (double)k->adam(&factors, o->n, o->w, o->f, o->g, o->h);
 }
 
 static const struct {
@@ -305,12 +305,61 @@ static void given_a_masked_row_the_softmax_is_zero_and_leaves_max_and_sum(void *
     assert_true(max == 0.5f && sum == 2);
 }
 
+/* Arrays of one step in which nothing but an element may be odd. */
+typedef struct adam_arrays {
+    float grad[100], value[100], m[100], v[100];
+} adam_arrays;
+
+static unsigned adam_flaws(const oct_elementwise_kernels *k, int64_t n, adam_arrays a) {
+    const oct_adam_factors factors = {.grad_scale = 1,
+                                      .keep = 1,
+                                      .beta2 = 0.95f,
+                                      .new1 = 0.1f,
+                                      .new2 = 0.05f,
+                                      .step_size = 1e-3f,
+                                      .inv_sqrt_bias2 = 1,
+                                      .eps = 1e-8f};
+    return k->adam(&factors, n, a.grad, a.value, a.m, a.v);
+}
+
+static void given_one_number_that_is_not_finite_in_any_place_adam_tells_where(void **state) {
+    (void)state;
+    kernel_set sets[MAX_KERNEL_SETS];
+    size_t n_sets = kernel_sets(sets);
+    const float odd[] = {NAN, -NAN, INFINITY, -INFINITY};
+    for (size_t s = 0; s < n_sets; s++)
+        for (int i = 0; i < N_SIZES && sizes[i] <= 100; i++) {
+            const oct_elementwise_kernels *k = sets[s].kernels.elementwise;
+            adam_arrays a = {0};
+            for (int64_t e = 0; e < 100; e++) {
+                a.grad[e] = e % 3 ? 1e15f : -0.0f;
+                a.value[e] = e % 2 ? 3e38f : -3e38f;
+                a.m[e] = e % 2 ? 1e30f : -1e30f;
+                a.v[e] = e % 2 ? 3.4e38f : 1;
+            }
+            assert_int_equal(adam_flaws(k, sizes[i], a), 0);
+            for (int64_t e = 0; e < sizes[i]; e++) {
+                adam_arrays b = a;
+                b.grad[e] = b.v[e] = 0;
+                b.m[e] = 1e34f; /* over eps alone */
+                assert_int_equal(adam_flaws(k, sizes[i], b), OCT_ADAM_VALUE);
+                b = a;
+                b.v[e] = INFINITY; /* the update is nothing, the value stays */
+                assert_int_equal(adam_flaws(k, sizes[i], b), OCT_ADAM_V);
+                b.v[e] = 1;
+                b.m[e] = odd[e % 4];
+                assert_int_equal(adam_flaws(k, sizes[i], b), OCT_ADAM_VALUE | OCT_ADAM_M);
+            }
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(given_hostile_inputs_every_set_gives_the_references_bits),
         cmocka_unit_test(given_every_dtype_and_placement_each_size_gives_the_references_bits),
         cmocka_unit_test(given_any_float_exp_is_within_two_ulp),
         cmocka_unit_test(given_floats_a_bf16_store_rounds_to_nearest_even_and_keeps_nan),
+        cmocka_unit_test(given_one_number_that_is_not_finite_in_any_place_adam_tells_where),
         cmocka_unit_test(given_a_masked_row_the_softmax_is_zero_and_leaves_max_and_sum),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

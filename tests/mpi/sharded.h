@@ -206,7 +206,9 @@ static inline double train_step(replica *r, const int32_t *tokens, const int32_t
         assert_int_equal(oct_ranks_sum_routing(&ranks, r->model, &err), OCT_OK);
     }
     oct_model_update_routing(r->model);
-    assert_int_equal(oct_optimizer_step(r->optimizer, 1.0f), OCT_OK);
+    oct_flaw flaw;
+    assert_int_equal(oct_optimizer_step(r->optimizer, 1.0f, &flaw), OCT_OK);
+    assert_null(flaw.param);
     oct_plan_end_step(r->plan);
     return sums[0] / sums[1];
 }

@@ -72,7 +72,9 @@ static void follow(oct_weight_decay decay, float grad_scale) {
                 naive_adam(&adam, step, (double)grad_scale * gradient(step, p, i), &x[p][i],
                            &m[p][i], &v[p][i]);
             }
-        assert_int_equal(oct_optimizer_step(o, grad_scale), OCT_OK);
+        oct_flaw flaw;
+        assert_int_equal(oct_optimizer_step(o, grad_scale, &flaw), OCT_OK);
+        assert_null(flaw.param);
     }
     for (int p = 0; p < 2; p++)
         for (int i = 0; i < N; i++)
@@ -138,12 +140,56 @@ static void given_a_norm_above_the_limit_gradients_shrink_to_it(void **state) {
     assert_true(oct_clip_factor(1e30, INFINITY) == 1);
 }
 
+/* What one step says of gradients that are 1, or `odd` in an element of a parameter. */
+static oct_flaw step_with(const oct_adam *adam, int p, int element, float odd, float start) {
+    static fixture f;
+    oct_optimizer *o;
+    oct_flaw flaw;
+    fill(&f);
+    f.params[1].first = 100; /* a shard */
+    assert_int_equal(oct_optimizer_create(f.list, 2, adam, &o), OCT_OK);
+    for (int q = 0; q < 2; q++)
+        for (int i = 0; i < N; i++)
+            f.params[q].grad[i] = q == p && i == element ? odd : 1;
+    f.values[p][element] = start;
+    assert_int_equal(oct_optimizer_step(o, 1, &flaw), OCT_OK);
+    assert_true(!flaw.param || flaw.param == &f.params[p]);
+    oct_optimizer_destroy(o);
+    release(&f);
+    return flaw;
+}
+
+static void given_a_number_that_overflows_the_update_names_it(void **state) {
+    (void)state;
+    oct_adam adam = adam_of(OCT_DECAY_DECOUPLED), no_eps = adam, wild = adam;
+    no_eps.eps = 0;
+    wild.lr = 3.3e38;
+    static const int elements[] = {0, 1, 17, N - 2, N - 1};
+    for (int p = 0; p < 2; p++)
+        for (size_t i = 0; i < sizeof elements / sizeof *elements; i++) {
+            int64_t element = elements[i] + (p == 1 ? 100 : 0);
+            assert_null(step_with(&adam, p, elements[i], 0, 1).param);
+            oct_flaw flaw = step_with(&no_eps, p, elements[i], 0, 1); /* 0 / 0 */
+            assert_string_equal(flaw.what, "value");
+            assert_true(isnan(flaw.got) && flaw.element == element);
+            flaw = step_with(&adam, p, elements[i], 1e30f, 1); /* its square; the value stays */
+            assert_string_equal(flaw.what, "exp_avg_sq");
+            assert_true(flaw.got == INFINITY && flaw.element == element);
+            flaw = step_with(&adam, p, elements[i], -INFINITY, 1);
+            assert_string_equal(flaw.what, "exp_avg");
+            assert_true(flaw.got == -INFINITY && flaw.element == element);
+        }
+    oct_flaw first = step_with(&wild, 0, 5, 1, 3e38f);
+    assert_true(first.param && first.element == 0); /* 3.3e38 and the decay of all */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(given_adamw_it_follows_the_formula_in_fp64),
         cmocka_unit_test(given_adam_its_decay_goes_into_the_gradient),
         cmocka_unit_test(given_a_clip_factor_gradients_are_read_multiplied_by_it),
         cmocka_unit_test(given_two_parameters_the_norm_is_that_of_one_vector),
+        cmocka_unit_test(given_a_number_that_overflows_the_update_names_it),
         cmocka_unit_test(given_a_norm_above_the_limit_gradients_shrink_to_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

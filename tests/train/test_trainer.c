@@ -343,20 +343,30 @@ static void given_one_or_two_threads_the_bits_are_the_same(void **state) {
     oct_threads_set(threads);
 }
 
-/* Called by the loop after each step: breaks one weight after the second. */
 static oct_trainer *victim;
-static void poison(void *user, const char *what, int64_t done, int64_t total) {
-    (void)user;
-    (void)total;
+static void break_a_weight(void) {
     int64_t n;
-    if (strcmp(what, "training") != 0 || done != 2)
-        return;
     oct_model_params(oct_trainer_model(victim), &n)[1]->value[3] = NAN;
     oct_model_changed(oct_trainer_model(victim));
 }
 
-static void given_a_loss_that_is_not_finite_at_step_3_nothing_is_saved_from_there(void **state) {
-    (void)state;
+/* Called by the loop after each step: breaks one weight after the second. */
+static void poison(void *user, const char *what, int64_t done, int64_t total) {
+    (void)user;
+    (void)total;
+    if (strcmp(what, "training") == 0 && done == 2)
+        break_a_weight();
+}
+
+/* Called by validation after each batch: breaks one in the midst of the third step's. */
+static void poison_validation(void *user, const char *what, int64_t done, int64_t total) {
+    (void)user;
+    if (strcmp(what, "validating") == 0 && oct_trainer_steps_done(victim) == 3 && done == total - 1)
+        break_a_weight();
+}
+
+/* A run that fails at step 3 and leaves the checkpoint of step 2. */
+static void expect_failure_at_3(oct_progress progress, const char *message) {
     workshop w;
     oct_job job;
     oct_error err = {0};
@@ -364,13 +374,16 @@ static void given_a_loss_that_is_not_finite_at_step_3_nothing_is_saved_from_ther
     char path[128];
     char *text;
     size_t n_bytes;
-    const oct_trainer_options options = {.progress = poison};
+    const oct_trainer_options options = {.progress = progress};
     workshop_open(&w, 4000);
-    load_job(&w, &job, LIST("--checkpoint.enable", "--checkpoint.interval=1"));
+    load_job(&w, &job,
+             LIST("--checkpoint.enable", "--checkpoint.interval=1", "--validation.enable",
+                  "--validation.freq=1", "--validation.seq_len=32", "--validation.steps=2"));
     assert_int_equal(oct_trainer_create(&job, &options, &victim, &err), OCT_OK);
     assert_int_equal(oct_trainer_run(victim, &err), OCT_FAILED);
-    assert_non_null(strstr(err.message, "step 3: the loss is not finite"));
-    assert_int_equal(oct_trainer_steps_done(victim), 2);
+    if (!strstr(err.message, message) ||
+        !strstr(err.message, "the run stops and the checkpoint of step 2 stays"))
+        fail_msg("%s", err.message);
     oct_trainer_destroy(victim);
     workshop_path(&w, "out/checkpoint", path);
     assert_int_equal(oct_checkpoint_find(path, OCT_CHECKPOINT_LATEST, &latest, NULL), OCT_OK);
@@ -386,6 +399,54 @@ static void given_a_loss_that_is_not_finite_at_step_3_nothing_is_saved_from_ther
     assert_int_equal(oct_file_read(path, 1 << 20, &text, &n_bytes, NULL), OCT_OK);
     assert_null(strstr(text, "\"step\": 3"));
     oct_free(text);
+    oct_job_free(&job);
+    workshop_close(&w);
+}
+
+static void given_a_loss_that_is_not_finite_at_step_3_nothing_is_saved_from_there(void **state) {
+    (void)state;
+    expect_failure_at_3(poison, "step 3: the loss is not finite (nan)");
+}
+
+static void given_a_validation_loss_that_is_not_finite_nothing_is_saved_from_there(void **state) {
+    (void)state;
+    expect_failure_at_3(poison_validation, "step 3: the validation loss is not finite (nan)");
+}
+
+static void given_an_update_that_overflows_a_weight_nothing_of_it_is_saved(void **state) {
+    (void)state;
+    workshop w;
+    oct_job job;
+    oct_error err = {0};
+    oct_trainer *t = NULL;
+    oct_step_result result;
+    char path[128];
+    const oct_trainer_options options = {0};
+    workshop_open(&w, 4000);
+    load_job(&w, &job, LIST("--checkpoint.enable", "--training.steps=3"));
+    t = make_trainer(&job);
+    assert_int_equal(oct_trainer_run(t, &err), OCT_OK);
+    oct_trainer_destroy(t);
+    oct_job_free(&job);
+    load_job(&w, &job,
+             LIST("--checkpoint.enable", "--lr_scheduler.warmup_steps=0", "--optimizer.lr=3.3e38",
+                  "--checkpoint.interval=1"));
+    assert_int_equal(oct_trainer_create(&job, &options, &t, &err), OCT_OK);
+    assert_int_equal(oct_trainer_run(t, &err), OCT_FAILED);
+    if (!strstr(err.message,
+                "step 4: after the update (learning rate 1.65e+38, eps 1e-08) the value of "
+                "tok_embeddings.weight[0, ") ||
+        !strstr(err.message, "the run stops and the checkpoint of step 3 stays"))
+        fail_msg("%s", err.message);
+    err = (oct_error){0};
+    assert_int_equal(oct_trainer_save(t, &err), OCT_FAILED); /* nor in another way */
+    assert_int_equal(oct_trainer_step(t, &result, &err), OCT_FAILED);
+    assert_int_equal(oct_trainer_steps_done(t), 3);
+    oct_trainer_destroy(t);
+    workshop_path(&w, "out/checkpoint/step-3", path);
+    assert_true(oct_path_exists(path));
+    workshop_path(&w, "out/checkpoint/step-4", path);
+    assert_false(oct_path_exists(path));
     oct_job_free(&job);
     workshop_close(&w);
 }
@@ -510,6 +571,8 @@ int main(void) {
         cmocka_unit_test(given_a_model_for_export_training_does_not_go_on_from_it),
         cmocka_unit_test(given_one_or_two_threads_the_bits_are_the_same),
         cmocka_unit_test(given_a_loss_that_is_not_finite_at_step_3_nothing_is_saved_from_there),
+        cmocka_unit_test(given_an_update_that_overflows_a_weight_nothing_of_it_is_saved),
+        cmocka_unit_test(given_a_validation_loss_that_is_not_finite_nothing_is_saved_from_there),
         cmocka_unit_test(given_batches_of_different_sizes_the_mean_is_weighted_by_tokens),
         cmocka_unit_test(given_any_batch_size_the_validation_loss_is_that_of_all_tokens),
         cmocka_unit_test(given_a_job_that_cannot_be_the_key_is_named),

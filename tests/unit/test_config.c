@@ -344,6 +344,15 @@ static void given_a_wrong_toml_job_one_line_says_where_what_and_expected(void **
         {"", "--optimizer.eps=1e39",
          "command line: --optimizer.eps: the value is impossible; expected a number that fits in "
          "32 bits, of at most 3.4e38; got 1e+39"},
+        {"[optimizer]\neps = 0\n", NULL, /* 0 / 0 wherever a gradient is 0 */
+         "job.toml:2: optimizer.eps: the value is impossible; expected a number of at least "
+         "1.2e-38; got 0"},
+        {"[optimizer]\neps = inf\n", NULL, /* nothing would move */
+         "job.toml:2: optimizer.eps: the value is impossible; expected a number of at least "
+         "1.2e-38; got inf"},
+        {"", "--optimizer.eps=1e-50", /* 0 in fp32 */
+         "command line: --optimizer.eps: the value is impossible; expected a number of at least "
+         "1.2e-38; got 1e-50"},
         {"[training]\nmax_norm = 1e300\n", NULL,
          "job.toml:2: training.max_norm: the value is impossible; expected a number that fits in "
          "32 bits, of at most 3.4e38; got 1e+300"},
@@ -704,6 +713,9 @@ static void given_a_wrong_yaml_job_one_line_says_where_what_and_expected(void **
         {"training:\n  quantization_plan:\n    recipe_name: mxfp8\n    apply_modules: []\n", NULL,
          "job.yaml:4: training.quantization_plan.apply_modules: the list is empty; expected at "
          "least one pattern, such as model.layers.{*}; got []"},
+        {"training:\n  adam_eps: 0.0\n", NULL,
+         "job.yaml:2: training.adam_eps: the value is impossible; expected a number of at least "
+         "1.2e-38; got 0.0"},
         {"training:\n  lr: fast\n", NULL,
          "job.yaml:2: training.lr: the type is wrong; expected a number of at least 0; got "
          "\"fast\""},

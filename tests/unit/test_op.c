@@ -499,13 +499,17 @@ static void check_adam(oct_weight_decay decay) {
             double m_hat = m64[i] / (1 - pow(0.9, step)), v_hat = v64[i] / (1 - pow(0.95, step));
             p64[i] -= 1e-2 * m_hat / (sqrt(v_hat) + 1e-8);
         }
-        assert_int_equal(oct_adam_step(&adam, step, n, grad.data, 0.5f, p.data, m.data, v.data),
-                         OCT_OK);
+        unsigned flaws = 7;
+        assert_int_equal(
+            oct_adam_step(&adam, step, n, grad.data, 0.5f, p.data, m.data, v.data, &flaws), OCT_OK);
+        assert_int_equal(flaws, 0);
     }
     test_close(&m, m64, 1e-7);
     test_close(&v, v64, 1e-7);
     test_close(&p, p64, 2e-6);
-    assert_int_equal(oct_adam_step(&adam, 0, n, p.data, 1, p.data, m.data, v.data), OCT_INVALID);
+    unsigned flaws;
+    assert_int_equal(oct_adam_step(&adam, 0, n, p.data, 1, p.data, m.data, v.data, &flaws),
+                     OCT_INVALID);
     oct_arena_destroy(arena);
 }
 

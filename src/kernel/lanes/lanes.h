@@ -207,8 +207,8 @@ void IN_SET(oct_ew_swiglu_backward)(oct_source dy, oct_source gate, oct_source u
                                     oct_target dgate, oct_target dup);
 void IN_SET(oct_ew_rope)(oct_target x, const float *cosine, const float *sine, float sign,
                          oct_rope_pairs pairs, int64_t dims);
-void IN_SET(oct_ew_adam)(const oct_adam_factors *factors, int64_t n, const float *grad,
-                         float *value, float *m, float *v);
+unsigned IN_SET(oct_ew_adam)(const oct_adam_factors *factors, int64_t n, const float *grad,
+                             float *value, float *m, float *v);
 float IN_SET(oct_ew_rmsnorm)(oct_source x, const float *weight, float eps, int64_t D, oct_target y);
 void IN_SET(oct_ew_rmsnorm_backward)(oct_source dy, oct_source x, const float *weight, float rstd,
                                      int64_t D, oct_target dx, oct_accumulate accumulate,

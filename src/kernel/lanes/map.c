@@ -103,16 +103,29 @@ void IN_SET(oct_ew_rope)(oct_target x, const float *cosine, const float *sine, f
         rope_halves(x, cosine, sine, sign, dims);
 }
 
+/* The highest bit tells: an exponent of ones, of infinity and NaN alone, carries into it. */
+INLINE uint32_t not_finite(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (bits & 0x7fffffff) + 0x00800000;
+}
+
 /* A plain loop: division and square root are correctly rounded, so any vectorisation gives the same
  * bits. */
-void IN_SET(oct_ew_adam)(const oct_adam_factors *factors, int64_t n, const float *restrict grad,
-                         float *restrict value, float *restrict m, float *restrict v) {
+unsigned IN_SET(oct_ew_adam)(const oct_adam_factors *factors, int64_t n, const float *restrict grad,
+                             float *restrict value, float *restrict m, float *restrict v) {
     const oct_adam_factors f = *factors;
+    uint32_t bad_value = 0, bad_m = 0, bad_v = 0;
     for (int64_t i = 0; i < n; i++) {
         float kept = value[i] * f.keep;
         float g = grad[i] * f.grad_scale + f.l2 * value[i];
         m[i] = m[i] + (g - m[i]) * f.new1;
         v[i] = v[i] * f.beta2 + g * g * f.new2;
         value[i] = kept - f.step_size * (m[i] / (__builtin_sqrtf(v[i]) * f.inv_sqrt_bias2 + f.eps));
+        bad_value |= not_finite(value[i]);
+        bad_m |= not_finite(m[i]);
+        bad_v |= not_finite(v[i]);
     }
+    return (bad_value >> 31) * OCT_ADAM_VALUE | (bad_m >> 31) * OCT_ADAM_M |
+           (bad_v >> 31) * OCT_ADAM_V;
 }

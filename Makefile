@@ -5,16 +5,18 @@ PREFIX ?= /usr/local
 .PHONY: build data demo test test-slow bench install format lint clean help
 
 help:
-	@echo "make build    the program at $(BUILD)/cli/octet"
-	@echo "make demo     trains on the King James text in bf16, MXFP8 and HiF8 and compares them"
-	@echo "make test     the fast suites; make test-slow: every suite, minutes"
-	@echo "make bench    products and quantizers against the fp32 BLAS on this machine"
-	@echo "make data     the text and tokenizer of the demo, under data/"
-	@echo "make install  program, library, headers, pkg-config and man page under PREFIX=$(PREFIX)"
+	@echo "make build      the program at $(BUILD)/cli/octet"
+	@echo "make demo       trains on the King James text in bf16, MXFP8 and HiF8 and compares them"
+	@echo "make test       the fast suites; make test-slow: every suite, minutes"
+	@echo "make bench      products and quantizers against the fp32 BLAS on this machine"
+	@echo "make data       the text and tokenizer of the demo, under data/"
+	@echo "make install    program, library, headers, pkg-config and man page under PREFIX=$(PREFIX)"
+	@echo "make lint       formatting and clang-tidy; make format: formats the sources"
+	@echo "make clean      removes $(BUILD)/"
 
-$(BUILD)/build.ninja: meson.build meson_options.txt
+$(BUILD)/build.ninja: meson.build meson_options.txt tools/packages.txt
 	@tools/install-packages build test
-	@[ -f $@ ] || meson setup $(BUILD) --prefix $(PREFIX) >/dev/null
+	@[ -f $@ ] || tools/quietly meson setup $(BUILD)
 
 build: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) --quiet
@@ -32,23 +34,19 @@ data: build
 demo: data
 	@tools/demo $(BUILD)/cli/octet
 
-bench:
-	@tools/install-packages build test bench
-	@$(MAKE) --no-print-directory build
+bench: build
+	@tools/install-packages bench
 	@$(BUILD)/cli/octet bench
 
-# A tree that was set up with another prefix gets this one, if it was given.
 install: build
-ifneq ($(origin PREFIX),file)
-	@meson configure $(BUILD) --prefix $(PREFIX)
-	@ninja -C $(BUILD) --quiet >/dev/null
-endif
-	@meson install -C $(BUILD) --no-rebuild
+	@tools/install $(BUILD) "$(PREFIX)"
 
 format:
-	@git ls-files '*.c' '*.h' | xargs clang-format -i
+	@tools/install-packages lint
+	@tools/c-files | xargs -d '\n' clang-format-14 -i
 
 lint: build
+	@tools/install-packages lint
 	@tools/lint $(BUILD)
 
 clean:

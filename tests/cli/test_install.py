@@ -1,52 +1,127 @@
-"""Given a built tree, installing it brings what an outsider's program and reader need. OCTET_BUILD names the tree."""
+"""Given a built tree, installing it brings what an outsider's program and reader need. OCTET_BUILD names the tree,
+OCTET_CC the compiler command."""
 import os
 import pathlib
+import re
+import shlex
+import shutil
 import subprocess
 import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = os.environ["OCTET_BUILD"]
+CC = shlex.split(os.environ["OCTET_CC"])
+NOBODY = 65534
 
 
 class Install(unittest.TestCase):
     def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.addCleanup(self.folder.cleanup)
-        self.root = pathlib.Path(self.folder.name)
-        subprocess.run(["meson", "install", "-C", BUILD, "--no-rebuild", "--quiet", "--destdir", self.root], check=True)
+        self.root = pathlib.Path(tempfile.mkdtemp(prefix="octet-test-"))
+        self.addCleanup(shutil.rmtree, self.root)
 
-    def found(self, name):
-        found = [p for p in self.root.rglob(name) if p.is_file()]
-        self.assertEqual(len(found), 1, f"{name}: {found}")
-        return found[0]
+    def install(self, prefix, status=0, **env):
+        """tools/install, which `make install` runs after it built; a test can't build, others run meanwhile."""
+        result = subprocess.run(["tools/install", BUILD, str(prefix)], cwd=ROOT, env=dict(os.environ, **env), text=True,
+                                capture_output=True)
+        self.assertEqual(result.returncode, status, result.stdout + result.stderr)
+        return result
+
+    def flags(self, prefix, *options):
+        """What pkg-config says when it looks under a prefix at the places where it looks under /usr/local."""
+        env = dict(os.environ, PKG_CONFIG_PATH=os.pathsep.join(
+            f"{prefix}/{place}/pkgconfig" for place in ("lib", "share")))
+        result = subprocess.run(["pkg-config", *options, "octet"], env=env, text=True, capture_output=True)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return shlex.split(result.stdout)
+
+    def runs(self, source, flags):
+        """Compiles a C program with these flags and gives what it prints."""
+        program = self.root / "program"
+        result = subprocess.run([*CC, "-Wall", "-Werror", str(source), *flags, "-o", str(program)], text=True,
+                                capture_output=True)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return subprocess.run([program], check=True, text=True, capture_output=True).stdout
 
     def test_program_library_headers_and_man_page_are_there(self):
-        for name in ("octet", "liboctet.a", "octet.pc", "octet.1"):
-            self.found(name)
-        headers = {p.name for p in (ROOT / "include" / "octet").glob("*.h")}
-        installed = {p.name for p in self.root.rglob("*.h")}
-        self.assertTrue(headers and headers <= installed, f"missing: {headers - installed}")
+        self.install(self.root)
+        for name in ("bin/octet", "lib/liboctet.a", "lib/pkgconfig/octet.pc", "share/man/man1/octet.1"):
+            self.assertTrue((self.root / name).is_file(), name)
+        self.assertEqual(subprocess.run([self.root / "bin/octet", "--help"], capture_output=True).returncode, 0)
+        headers = {p.name for p in (ROOT / "include/octet").glob("*.h")}
+        self.assertTrue(headers)
+        self.assertEqual(headers, {p.name for p in (self.root / "include/octet").iterdir()})
 
     def test_the_example_builds_by_pkg_config_and_runs(self):
-        env = dict(os.environ, PKG_CONFIG_PATH=str(self.found("octet.pc").parent),
-                   PKG_CONFIG_SYSROOT_DIR=str(self.root))
-        flags = subprocess.run(["pkg-config", "--cflags", "--libs", "octet"], env=env, check=True,
-                               capture_output=True, text=True).stdout.split()
-        program = self.root / "library"
-        subprocess.run(["cc", ROOT / "examples" / "library.c", *flags, "-lm", "-o", program], check=True)
-        out = subprocess.run([program], check=True, capture_output=True, text=True).stdout
-        self.assertTrue(out.strip())
+        self.install(self.root)
+        out = self.runs(ROOT / "examples/library.c", self.flags(self.root, "--cflags", "--libs"))
+        self.assertRegex(out, r"^relative error of the MXFP8 product: 0\.0[0-9]+\n$")
 
-    def test_make_install_installs_where_it_is_told_to(self):
-        told = self.root / "told"
-        for given, expected in (([f"PREFIX={told}"], f"--prefix {told}"), ([], None)):
-            out = subprocess.run(["make", "-C", ROOT, "-n", f"BUILD={BUILD}", "install", *given], check=True,
-                                 capture_output=True, text=True).stdout
-            if expected:
-                self.assertIn(expected, out)
-            else:
-                self.assertNotIn("--prefix", out)
+    def test_users_get_flags_for_what_they_need_and_every_public_function_links_with_them(self):
+        self.install(self.root)
+        flags = self.flags(self.root, "--cflags", "--libs")
+        self.assertEqual([f for f in flags if not f.startswith(("-I" + str(self.root), "-L" + str(self.root)))],
+                         ["-pthread", "-loctet", "-lm", "-pthread"])
+        text = "".join(p.read_text() for p in (ROOT / "include/octet").glob("*.h"))
+        text = re.sub(r"/\*.*?\*/|static inline.*?^}", "", text, flags=re.S | re.M)
+        names = sorted(set(re.findall(r"^(?!#|typedef)[\w *]*?\b(oct_\w+)\(", text, re.M)))
+        self.assertGreater(len(names), 20, names)
+        source = self.root / "all.c"
+        source.write_text("#include <octet/octet.h>\n#include <stdio.h>\ntypedef void function(void);\nint main(void) {\n"
+                          "    function *all[] = {%s};\n    int n = 0;\n"
+                          "    for (unsigned long i = 0; i < sizeof(all) / sizeof(*all); i++)\n        n += all[i] != NULL;\n"
+                          "    return printf(\"%%d\\n\", n) < 0;\n}\n" % ", ".join("(function *)" + name for name in names))
+        self.assertEqual(self.runs(source, ["-Wno-cast-function-type", *flags]), f"{len(names)}\n")
+
+    def test_the_whole_archive_links_with_the_static_flags(self):
+        self.install(self.root)
+        flags = self.flags(self.root, "--static", "--cflags", "--libs")
+        flags[flags.index("-loctet"):flags.index("-loctet") + 1] = ["-Wl,--whole-archive", "-loctet", "-Wl,--no-whole-archive"]
+        self.assertTrue(self.runs(ROOT / "examples/library.c", flags))
+
+    def test_one_tree_installs_under_several_prefixes_even_with_spaces(self):
+        for name in ("first", "with a space", "first"):
+            prefix = self.root / name
+            self.assertIn(f"installed octet under {prefix}\n", self.install(prefix).stdout)
+            self.assertTrue(self.runs(ROOT / "examples/library.c", self.flags(prefix, "--cflags", "--libs")))
+        self.assertEqual(sorted(p.name for p in self.root.iterdir()), ["first", "program", "with a space"])
+
+    def test_a_prefix_may_be_relative_and_destdir_goes_before_it(self):
+        relative = os.path.relpath(self.root / "relative", ROOT)
+        self.install(relative)
+        self.assertTrue((self.root / "relative/bin/octet").is_file())
+        self.install("/opt/octet", DESTDIR=str(self.root / "image"))
+        self.assertTrue((self.root / "image/opt/octet/bin/octet").is_file())
+
+    def test_a_running_program_is_replaced_and_the_mode_of_folders_stays(self):
+        self.install(self.root)
+        (self.root / "lib").chmod(0o2775)
+        before = (self.root / "bin/octet").stat().st_ino
+        with open(self.root / "bin/octet", "rb"):
+            self.install(self.root)
+            self.assertNotEqual((self.root / "bin/octet").stat().st_ino, before)
+        self.assertEqual((self.root / "lib").stat().st_mode & 0o7777, 0o2775)
+
+    def test_without_rights_one_line_says_what_to_do(self):
+        closed = self.root / "closed"
+        closed.mkdir(mode=0o555)
+        command = ["tools/install", BUILD, str(closed / "octet")]
+        user = {}
+        if os.getuid() == 0:
+            self.root.chmod(0o755)
+            user = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+            if subprocess.run(["test", "-x", ROOT / "tools/install"], **user).returncode:
+                self.skipTest("skipped: an ordinary user can't read this checkout")
+        result = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, **user)
+        self.assertEqual(result.returncode, 1)
+        self.assertEqual(result.stderr.splitlines(), [f"install: can't write to {closed}: sudo make install, or into a folder of "
+                                                      "yours: make install PREFIX=$HOME/.local"])
+
+    def test_make_install_gives_the_prefix_as_it_is(self):
+        for given, expected in ((["PREFIX=/with a/space"], '"/with a/space"'), ([], '"/usr/local"')):
+            out = subprocess.run(["make", "-C", ROOT, "-n", f"BUILD={BUILD}", "install", *given], check=True, text=True,
+                                 capture_output=True, env={k: v for k, v in os.environ.items() if k != "PREFIX"}).stdout
+            self.assertIn(f"tools/install {BUILD} {expected}\n", out)
 
 
 if __name__ == "__main__":

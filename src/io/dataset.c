@@ -286,6 +286,10 @@ int64_t oct_dataset_n_tokens(const oct_dataset *d) {
     return d->tokens;
 }
 
+int64_t oct_dataset_n_total(const oct_dataset *d) {
+    return d->total;
+}
+
 int64_t oct_dataset_seq_len(const oct_dataset *d) {
     return d->seq_len;
 }

@@ -59,6 +59,7 @@ void oct_dataset_close(oct_dataset *dataset); /* NULL is fine */
 
 int64_t oct_dataset_n_sequences(const oct_dataset *dataset); /* of its part, >= 1 */
 int64_t oct_dataset_n_tokens(const oct_dataset *dataset);    /* of its part */
+int64_t oct_dataset_n_total(const oct_dataset *dataset);     /* of the whole stream */
 int64_t oct_dataset_seq_len(const oct_dataset *dataset);
 int64_t oct_dataset_vocab_size(const oct_dataset *dataset); /* of the tokenizer that made it */
 

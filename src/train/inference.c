@@ -10,46 +10,13 @@
 #include "base/checked.h"
 #include "base/fs.h"
 #include "base/rng.h"
-#include "io/checkpoint.h"
+#include "io/checkpoint_locate.h"
 #include "io/dataset.h"
 #include "train/setup.h"
 #include "train/validate.h"
 #include "train/variant.h"
 
 /* ---- opening ---- */
-
-static oct_status find_in(const char *folder, const char *name, oct_checkpoint **checkpoint,
-                          oct_error *err) {
-    char *path = oct_path_join(folder, name);
-    oct_status status = path ? OCT_OK : oct_fail_memory(err);
-    if (status == OCT_OK && oct_path_is_folder(path))
-        status = oct_checkpoint_find(path, OCT_CHECKPOINT_LATEST, checkpoint, err);
-    oct_free(path);
-    return status;
-}
-
-static oct_status find_checkpoint(const char *path, oct_checkpoint **checkpoint, oct_error *err) {
-    char *manifest = oct_path_join(path, "manifest.json");
-    if (!manifest)
-        return oct_fail_memory(err);
-    bool is_checkpoint = oct_path_exists(manifest);
-    oct_free(manifest);
-    *checkpoint = NULL;
-    if (is_checkpoint)
-        return oct_checkpoint_open(path, checkpoint, err);
-    if (!oct_path_is_folder(path))
-        return oct_fail(err, OCT_INVALID, "%s: expected the folder of a checkpoint; %s", path,
-                        oct_path_exists(path) ? "it's a file" : "it doesn't exist");
-    oct_status status = find_in(path, ".", checkpoint, err);
-    if (status == OCT_OK && !*checkpoint)
-        status = find_in(path, "checkpoint", checkpoint, err);
-    if (status == OCT_OK && !*checkpoint)
-        status = oct_fail(err, OCT_INVALID,
-                          "%s: expected a checkpoint (step-N) or a folder of "
-                          "them; there is none",
-                          path);
-    return status;
-}
 
 static oct_status create_model(oct_inference *inference, const oct_checkpoint *from,
                                int64_t max_len, oct_error *err) {
@@ -103,11 +70,16 @@ oct_status oct_inference_open(const char *path, const oct_inference_options *opt
     *out = NULL;
     if (!inference)
         return oct_fail_memory(err);
-    oct_status status = find_checkpoint(path, &from, err);
+    oct_status status = oct_checkpoint_locate(path, &from, err);
     if (status == OCT_OK) {
         state = json_loads(oct_checkpoint_state(from), 0, NULL);
+        const json_t *data_tokens = json_object_get(state, "data_tokens");
+        inference->n_trained = json_is_integer(data_tokens) ? json_integer_value(data_tokens) : -1;
         inference->steps_done = oct_checkpoint_step(from);
-        status = oct_variant_load_saved(from, options->recipe, &inference->job, err);
+        inference->path = oct_strdup(oct_checkpoint_path(from));
+        status = inference->path
+                     ? oct_variant_load_saved(from, options->recipe, &inference->job, err)
+                     : oct_fail_memory(err);
     }
     if (status == OCT_OK)
         status = create_model(inference, from, options->max_len, err);
@@ -131,31 +103,79 @@ void oct_inference_close(oct_inference *inference) {
     oct_conversion_destroy(inference->conversion);
     oct_tokenizer_free(inference->tokenizer);
     oct_job_free(&inference->job);
+    oct_free(inference->path);
     oct_free(inference);
 }
 
 /* ---- evaluation ---- */
 
-oct_status oct_inference_evaluate(oct_inference *inference, const char *path, int64_t seq_len,
-                                  int64_t batch_size, oct_progress progress, void *progress_user,
-                                  oct_loss_sum *total, oct_error *err) {
+/* The validation data of the training. */
+static oct_status open_held_out(const oct_inference *inference, const oct_setup_data *setup,
+                                int64_t seq_len, const char **path, oct_dataset **dataset,
+                                oct_error *err) {
+    const oct_job *job = &inference->job;
+    bool at_end = oct_setup_holds_out(job);
+    const char *trained = job->training.dataset_path, *own = job->validation.dataset_path;
+    *path = at_end ? trained : own;
+    if (!*path || (!at_end && trained && strcmp(own, trained) == 0))
+        return oct_fail(err, OCT_INVALID,
+                        "%s: its training held no text out (validation.enable = false); name a "
+                        "TEXT to evaluate on",
+                        inference->path);
+    oct_status status = oct_setup_validation(job, setup, seq_len, dataset, err);
+    if (status != OCT_OK || !at_end)
+        return status;
+    int64_t before = oct_dataset_n_total(*dataset) - oct_dataset_n_tokens(*dataset);
+    if (before == inference->n_trained)
+        return OCT_OK;
+    oct_dataset_close(*dataset);
+    *dataset = NULL;
+    return oct_fail(err, OCT_INVALID,
+                    "%s: the text or the tokenizer has changed since the training, which may have "
+                    "seen what is its end now; expected %lld tokens before the held-out part; got "
+                    "%lld; name a TEXT to evaluate on",
+                    *path, (long long)inference->n_trained, (long long)before);
+}
+
+static int64_t choose_seq_len(const oct_inference *inference, const oct_inference_data *data) {
+    if (data->seq_len > 0)
+        return data->seq_len;
+    return data->path ? inference->job.training.seq_len : inference->job.validation.seq_len;
+}
+
+oct_status oct_inference_evaluate(oct_inference *inference, const oct_inference_data *data,
+                                  const char **path, oct_loss_sum *total, oct_error *err) {
     oct_dataset *dataset = NULL;
-    const oct_dataset_options options = {.seq_len = seq_len,
-                                         .vocab_size =
-                                             oct_model_get_args(inference->model)->vocab_size,
-                                         .part = OCT_DATASET_WHOLE,
-                                         .progress = progress,
-                                         .progress_user = progress_user};
-    oct_status status = oct_dataset_open(path, inference->tokenizer, &options, &dataset, err);
+    int64_t seq_len = choose_seq_len(inference, data);
+    const oct_setup_data setup = {.tokenizer = inference->tokenizer,
+                                  .vocab_size = oct_model_get_args(inference->model)->vocab_size,
+                                  .progress = data->progress,
+                                  .progress_user = data->progress_user};
+    const oct_dataset_options whole = {.seq_len = seq_len,
+                                       .vocab_size = setup.vocab_size,
+                                       .part = OCT_DATASET_WHOLE,
+                                       .progress = data->progress,
+                                       .progress_user = data->progress_user};
+    *path = data->path;
+    if (data->max_tokens > 0 && data->max_tokens < seq_len)
+        return oct_fail(err, OCT_INVALID,
+                        "--limit: expected the %lld tokens of a sequence (--seq-len) or more; got "
+                        "%lld",
+                        (long long)seq_len, (long long)data->max_tokens);
+    oct_status status =
+        data->path ? oct_dataset_open(data->path, inference->tokenizer, &whole, &dataset, err)
+                   : open_held_out(inference, &setup, seq_len, path, &dataset, err);
     if (status != OCT_OK)
         return status;
-    const oct_evaluation evaluation = {.model = inference->model,
-                                       .step = inference->step,
-                                       .dataset = dataset,
-                                       .batch_size = batch_size,
-                                       .n_sequences = oct_dataset_n_sequences(dataset),
-                                       .progress = progress,
-                                       .progress_user = progress_user};
+    int64_t n = oct_dataset_n_sequences(dataset);
+    const oct_evaluation evaluation = {
+        .model = inference->model,
+        .step = inference->step,
+        .dataset = dataset,
+        .batch_size = data->batch_size,
+        .n_sequences = data->max_tokens > 0 ? oct_min_i64(n, data->max_tokens / seq_len) : n,
+        .progress = data->progress,
+        .progress_user = data->progress_user};
     status = oct_evaluate(&evaluation, total, err);
     oct_dataset_close(dataset);
     return status;

@@ -15,7 +15,9 @@ typedef struct oct_inference {
     oct_weights *weights;
     oct_step *step;
     oct_tokenizer *tokenizer;
+    char *path;         /* of the checkpoint */
     int64_t steps_done; /* by training */
+    int64_t n_trained;  /* tokens of the text that training drew from; -1: not known */
 } oct_inference;
 
 typedef struct oct_inference_options {
@@ -24,18 +26,27 @@ typedef struct oct_inference_options {
     int64_t max_len;            /* tokens that a sequence may reach; 0: training's seq_len */
 } oct_inference_options;
 
-/* `path`: a checkpoint's folder (step-N), a folder of checkpoints or a run's dump folder (the
- * newest valid checkpoint is taken). OCT_INVALID: there is none, or its job, tokenizer or
- * parameters don't fit. Close it with oct_inference_close; one thread at a time. */
+/* `path` is as oct_checkpoint_locate takes it. OCT_INVALID: there is no checkpoint, or its job,
+ * tokenizer or parameters don't fit. Close it with oct_inference_close; one thread at a time. */
 oct_status oct_inference_open(const char *path, const oct_inference_options *options,
                               oct_inference **inference, oct_error *err);
 void oct_inference_close(oct_inference *inference); /* NULL is fine */
 
-/* The summed loss over the windows of seq_len tokens of a text, JSONL or packed file or a folder of
- * them. */
-oct_status oct_inference_evaluate(oct_inference *inference, const char *path, int64_t seq_len,
-                                  int64_t batch_size, oct_progress progress, void *progress_user,
-                                  oct_loss_sum *total, oct_error *err);
+typedef struct oct_inference_data {
+    const char *path;      /* a text, JSONL or packed file or a folder of them; NULL: the validation
+                              data of the training, which it held out of the text or had apart */
+    int64_t seq_len;       /* 0: training's, or validation's for its data */
+    int64_t batch_size;    /* sequences at a time */
+    int64_t max_tokens;    /* in whole sequences; 0: all */
+    oct_progress progress; /* NULL: none */
+    void *progress_user;
+} oct_inference_data;
+
+/* The summed loss over windows of seq_len tokens, from the first on. *path: what was read;
+ * borrowed. OCT_INVALID also where nothing was held out, or where the text isn't any more as long
+ * as when it was. */
+oct_status oct_inference_evaluate(oct_inference *inference, const oct_inference_data *data,
+                                  const char **path, oct_loss_sum *total, oct_error *err);
 
 typedef struct oct_sampling {
     double temperature; /* 0: the likeliest token; else logits are divided by it */

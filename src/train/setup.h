@@ -3,6 +3,8 @@
 #ifndef OCT_TRAIN_SETUP_H
 #define OCT_TRAIN_SETUP_H
 
+#include <stdbool.h>
+
 #include "config/job.h"
 #include "io/checkpoint.h"
 #include "io/dataset.h"
@@ -53,6 +55,12 @@ typedef struct oct_setup_data {
  * = -1. Nothing depends on the number of ranks. */
 oct_status oct_setup_datasets(const oct_job *job, const oct_setup_data *setup, oct_dataset **train,
                               oct_dataset **validation, oct_error *err);
+/* The validation data alone, in windows of seq_len tokens. The job has some: oct_setup_holds_out,
+ * or validation.dataset_path. */
+oct_status oct_setup_validation(const oct_job *job, const oct_setup_data *setup, int64_t seq_len,
+                                oct_dataset **validation, oct_error *err);
+/* Whether validation takes the end of the training text, which training never sees. */
+bool oct_setup_holds_out(const oct_job *job);
 /* Sequences that a validation reads, all ranks together: those of validation.steps batches, or all.
  */
 int64_t oct_setup_validation_sequences(const oct_job *job, const oct_dataset *validation);

@@ -84,11 +84,27 @@ static void hold_out(const oct_job *job, oct_dataset_options *options) {
         options->held_out_tokens = tokens + 1; /* n windows of S tokens have n * S + 1 */
 }
 
+bool oct_setup_holds_out(const oct_job *job) {
+    const char *path = job->training.dataset_path, *own = job->validation.dataset_path;
+    return job->validation.enable && path && (!own || strcmp(own, path) == 0);
+}
+
+oct_status oct_setup_validation(const oct_job *job, const oct_setup_data *setup, int64_t seq_len,
+                                oct_dataset **validation, oct_error *err) {
+    const char *own = job->validation.dataset_path;
+    oct_dataset_options options = {.seq_len = seq_len, .part = OCT_DATASET_WHOLE};
+    if (oct_setup_holds_out(job)) {
+        options.part = OCT_DATASET_HELD_OUT;
+        hold_out(job, &options);
+    }
+    return open_dataset(job, own ? "validation.dataset_path" : "training.dataset_path",
+                        own ? own : job->training.dataset_path, setup, &options, validation, err);
+}
+
 oct_status oct_setup_datasets(const oct_job *job, const oct_setup_data *setup, oct_dataset **train,
                               oct_dataset **validation, oct_error *err) {
     const char *path = job->training.dataset_path;
     const char *own = job->validation.dataset_path;
-    bool shared = job->validation.enable && (!own || (path && strcmp(own, path) == 0));
     oct_dataset_options options = {.seq_len = job->training.seq_len, .part = OCT_DATASET_WHOLE};
     *train = *validation = NULL;
     if (!path)
@@ -102,17 +118,14 @@ oct_status oct_setup_datasets(const oct_job *job, const oct_setup_data *setup, o
         status = check_dataset(job, "validation.dataset_path", own, err);
     if (status != OCT_OK)
         return status;
-    if (shared) {
+    if (oct_setup_holds_out(job)) {
         options.part = OCT_DATASET_TRAIN;
         hold_out(job, &options);
     }
     status = open_dataset(job, "training.dataset_path", path, setup, &options, train, err);
     if (status != OCT_OK || !job->validation.enable)
         return status;
-    options.seq_len = job->validation.seq_len;
-    options.part = shared ? OCT_DATASET_HELD_OUT : OCT_DATASET_WHOLE;
-    status = open_dataset(job, own ? "validation.dataset_path" : "training.dataset_path",
-                          own ? own : path, setup, &options, validation, err);
+    status = oct_setup_validation(job, setup, job->validation.seq_len, validation, err);
     if (status != OCT_OK) {
         oct_dataset_close(*train);
         *train = NULL;

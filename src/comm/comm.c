@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "comm/launch.h"
 #include "comm/transport.h"
 
 static void serial_begin(oct_comm *comm, oct_comm_request *request) {
@@ -55,42 +56,19 @@ oct_status oct_comm_create_serial(oct_comm **out) {
     return OCT_OK;
 }
 
-/* Whether a launcher of Open MPI, MPICH or SLURM started this process as one of several. */
-static bool launched(void) {
-    static const char *const variables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK",
-                                            "MPI_LOCALNRANKS"};
-    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++)
-        if (getenv(variables[i]))
-            return true;
-    return false;
-}
-
-/* Under the mpirun of another MPI each process is a world of one; all would train the same and
- * write over each other. */
-static oct_status check_launcher(const oct_comm *world, oct_error *err) {
-    const char *open_mpi = getenv("OMPI_COMM_WORLD_SIZE"), *pmi = getenv("PMI_SIZE");
-    const char *n_started = open_mpi ? open_mpi : pmi;
-    if (world->size > 1 || !n_started || atoi(n_started) <= 1)
-        return OCT_OK;
-    return oct_fail(err, OCT_INVALID,
-                    "MPI: the launcher started %s processes and this build's library (%s) sees "
-                    "one; expected the mpirun of that library; got %s's",
-                    n_started, oct_comm_library(), open_mpi ? "Open MPI" : "MPICH");
-}
-
 oct_status oct_comm_create_world(oct_comm **out, oct_error *err) {
     oct_status status = oct_comm_create_serial(out);
     if (status)
         return oct_fail_memory(err);
-    if (!launched())
-        return OCT_OK;
-    status = oct_transport_mpi_world(*out, err);
+    if (oct_launch_is_mpi())
+        status = oct_transport_mpi_world(*out, err);
     if (status) {
         oct_free(*out);
         *out = NULL;
         return status;
     }
-    status = check_launcher(*out, err);
+    if ((*out)->size == 1)
+        status = oct_launch_check_alone(oct_comm_library(), err);
     if (status) {
         oct_comm_destroy(*out);
         *out = NULL;

@@ -31,7 +31,8 @@ const char *oct_traffic_name(oct_traffic traffic); /* "gather_8bit", ... */
 /* One process. */
 oct_status oct_comm_create_serial(oct_comm **out);
 /* The world: MPI when a launcher (mpirun, srun) started this process, else serial. OCT_INVALID when
- * it was started by a launcher but this build has no MPI, or by that of another MPI library. */
+ * it was started as one of several, by mpirun, srun or torchrun, and finds none of the others: a
+ * build without MPI, the mpirun of another library, srun without PMIx. */
 oct_status oct_comm_create_world(oct_comm **out, oct_error *err);
 /* Collective: the ranks with the same color, ordered by this communicator's ranks. Destroy it
  * before its parent. */

@@ -249,7 +249,7 @@ static const oct_key keys[] = {
     INT(COURSE, debug.seed, SEED, "none", "seed of weights and data order"),
     INERT(BOOL, debug.deterministic, "false", "results are always deterministic"),
     INERT(BOOL, debug.deterministic_warn_only, "false", "results are always deterministic"),
-    BOOL(RESULT, debug.moe_force_load_balance, "false", "experts take tokens in turn"),
+    BOOL(MODEL, debug.moe_force_load_balance, "false", "experts take tokens in turn"),
 
     STRING(RESULT, quantize.linear.mx.recipe_name, "mxfp8", "recipe of the linears"),
     LIST(RESULT, quantize.linear.mx.filter_fqns, "output,router.gate",

@@ -198,7 +198,10 @@ oct_status oct_ranks_open(oct_comm *world, const oct_job *job, oct_ranks *ranks,
         ranks->world = ranks->own;
     ranks->rank = oct_comm_rank(ranks->world);
     ranks->n_ranks = oct_comm_size(ranks->world);
-    oct_status status = oct_ranks_degrees(job, ranks->n_ranks, &sharding, &n_replicas, err);
+    oct_status status = oct_ranks_check_job(ranks->world, job, err);
+    if (status)
+        return status;
+    status = oct_ranks_degrees(job, ranks->n_ranks, &sharding, &n_replicas, err);
     status = oct_ranks_agree(ranks, status, err);
     if (status || ranks->n_ranks == 1)
         return status;

@@ -9,6 +9,7 @@
 
 #include "config/job.h"
 #include "fsdp/fsdp.h"
+#include "io/dataset.h"
 #include "train/conversion.h"
 
 typedef struct oct_ranks {
@@ -49,7 +50,24 @@ typedef struct oct_wire {
 oct_status oct_ranks_plan_wire(const oct_job *job, oct_model *model, const oct_plan *plan,
                                int n_ranks, oct_wire *wire, oct_error *err);
 
-/* Collective. `world` NULL: one process. */
+/* Collective. Compares what each rank was told with what the first was: lines "NAME = VALUE".
+ * OCT_INVALID on all ranks where one has another line; the message is that rank's, and says both
+ * values. `place` (NULL: the name itself) says where the rank has a name from; its text lives as
+ * long as `context`. */
+typedef const char *(*oct_ranks_place)(const void *context, const char *name);
+oct_status oct_ranks_check_same(oct_comm *world, const oct_strbuf *text, oct_ranks_place place,
+                                const void *context, oct_error *err);
+/* The same of all keys of the ranks' jobs that have an effect, words aside. Ranks with different
+ * jobs would wait for each other for ever, or train a mixture; so nothing comes before this. */
+oct_status oct_ranks_check_job(oct_comm *world, const oct_job *job, oct_error *err);
+
+/* The same of what the ranks read: the model's arguments, which may be a config.json's, and the
+ * data, which may be a copy on each host. `validation` may be NULL. */
+oct_status oct_ranks_check_inputs(oct_comm *world, const oct_job *job, const oct_model_args *args,
+                                  const oct_dataset *train, const oct_dataset *validation,
+                                  oct_error *err);
+
+/* Collective. `world` NULL: one process. OCT_INVALID: the ranks' jobs differ. */
 oct_status oct_ranks_open(oct_comm *world, const oct_job *job, oct_ranks *ranks, oct_error *err);
 void oct_ranks_close(oct_ranks *ranks);
 

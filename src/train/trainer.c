@@ -262,6 +262,9 @@ oct_status oct_trainer_create(const oct_job *job, const oct_trainer_options *opt
     if (status == OCT_OK) /* before memory is filled: data is where most mistakes are */
         status = oct_ranks_agree(&t->ranks, create_data(t, err), err);
     if (status == OCT_OK)
+        status = oct_ranks_check_inputs(t->ranks.world, job, oct_model_get_args(t->model), t->train,
+                                        t->validation, err);
+    if (status == OCT_OK)
         status = oct_ranks_agree(&t->ranks, fill(t, err), err);
     if (status == OCT_OK)
         *out = t;

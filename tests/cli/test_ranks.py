@@ -1,5 +1,6 @@
 """Training on several processes as a user starts it: mpirun octet train."""
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -80,12 +81,80 @@ class Ranks(OnRanks):
             for word in words:
                 self.assertIn(word, self.errors(result)[0])
 
-    def test_given_the_launcher_of_another_mpi_library_training_is_refused(self):
-        info = self.accepted(["info"]).stdout
-        foreign = "PMI_SIZE" if "mpi: Open MPI" in info else "OMPI_COMM_WORLD_SIZE"
-        result = self.run_octet(["train", "job.toml"], env=dict(ENV, **{foreign: "2"}))
-        self.assertEqual(result.returncode, 2, result.stderr)
-        self.assertIn("the launcher started 2 processes", self.errors(result)[0])
+    def test_given_processes_of_one_launch_that_find_no_common_world_each_is_refused(self):
+        """What a launcher leaves in the environment of a process that is alone all the same."""
+        torchrun = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}
+        open_mpi = "mpi: Open MPI" in self.accepted(["info"]).stdout
+        mpirun = {"PMI_SIZE" if open_mpi else "OMPI_COMM_WORLD_SIZE": "2"}
+        srun = {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_NTASKS": "2", "SLURM_PROCID": "1"}
+        pmi2 = {**srun, "PMI_SIZE": "2"}
+        old = {"SLURM_STEP_ID": "3", "SLURM_NTASKS": "2"}
+        for env, launcher, unset in ((torchrun, "torchrun", "WORLD_SIZE and RANK"),
+                                     (mpirun, "MPICH's mpirun" if open_mpi else "Open MPI's mpirun", next(iter(mpirun))),
+                                     (srun, "srun", "SLURM_STEP_NUM_TASKS"), (old, "srun", "SLURM_STEP_NUM_TASKS")):
+            result = self.run_octet(["train", "job.toml"], env=dict(ENV, **env))
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertEqual(len(self.errors(result)), 1, result.stderr)
+            self.assertIn(launcher + " started 2 processes, and each finds itself alone", self.errors(result)[0])
+            self.assertIn("to run this one alone, unset " + unset, self.errors(result)[0])
+        if open_mpi:
+            result = self.run_octet(["train", "job.toml"], env=dict(ENV, **pmi2))
+            self.assertIn("srun started 2 processes", self.errors(result)[0])
+            self.assertIn("expected srun --mpi=pmix", self.errors(result)[0])
+
+    def test_given_an_allocation_of_many_tasks_one_process_in_it_trains(self):
+        batch = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "8", "SLURM_PROCID": "0"}  # a batch script: no step of srun
+        step = {**batch, "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS": "1"}  # srun -n 1
+        special = {**batch, "SLURM_STEP_ID": "4294967291"}
+        mine = {"WORLD_SIZE": "2"}  # somebody's own variable
+        one = {"RANK": "0", "WORLD_SIZE": "1"}
+        for env in (batch, step, special, mine, one):
+            self.accepted(["train", "job.toml", "--training.steps=1"], env=dict(ENV, **env))
+        inside = dict(ENV, SLURM_STEP_ID="0", SLURM_STEP_NUM_TASKS="2")  # mpirun -n 1 started by srun on two hosts
+        result = subprocess.run(self.command(1, ["train", "job.toml", "--training.steps=1"]), cwd=self.folder,
+                                env=inside, text=True, capture_output=True, timeout=60)
+        self.assertEqual(result.returncode, 0, result.stderr)
+
+    def train_two(self, first, second, timeout=60):
+        """Two ranks with arguments of their own."""
+        return subprocess.run(self.command(1, ["train"] + first) + [":", "-n", "1", OCTET, "train"] + second,
+                              cwd=self.folder, env=ENV, text=True, capture_output=True, timeout=timeout)
+
+    def test_given_ranks_with_one_key_changed_they_are_refused_and_it_is_named(self):
+        with open(self.path("job.toml")) as file:
+            text = file.read()
+        changes = (("steps = 4", "steps = 6", "training.steps"), ("interval = 2", "interval = 3", "checkpoint.interval"),
+                   ("seq_len = 32\nsteps", "seq_len = 16\nsteps", "training.seq_len"),
+                   ("seed = 5", "seed = 6", "debug.seed"), ("freq = 4", "freq = 2", "validation.freq"),
+                   ("n_layers = 2", "n_layers = 1", "model.args"),
+                   ("[model]", "[model]\nconverters = [\"quantize.linear.mx\"]", "model.converters"),
+                   ("lr = 3e-3", "lr = 1e-3", "optimizer.lr"), ("\"out\"", "\"elsewhere\"", "job.dump_folder"))
+        for old, new, key in changes:
+            self.assertIn(old, text)
+            self.write("other.toml", text.replace(old, new))
+            result = self.train_two(["job.toml", "--checkpoint.enable"], ["other.toml", "--checkpoint.enable"])
+            self.assertEqual(result.returncode, 2, result.stdout + result.stderr)
+            self.assertEqual(len(self.errors(result)), 1, result.stderr)
+            self.assertRegex(self.errors(result)[0], "octet: rank 1: [^ ]+: %s: all ranks need the same; expected .*, "
+                             "as rank 0 has it; got " % re.escape(key))
+        result = self.train_two(["job.toml"], ["job.toml", "--training.max_norm=2"])
+        self.assertIn("rank 1: command line: --training.max_norm: all ranks need the same; expected 1.0, as rank 0 "
+                      "has it; got 2.0", self.errors(result)[0])
+        self.assertFalse(os.path.exists(self.path("out")))
+
+    def test_given_ranks_that_differ_in_words_or_in_the_place_of_the_same_data_they_train(self):
+        shutil.copy(self.path("text.txt"), self.path("copy.txt"))
+        result = self.train_two(["job.toml", *BATCH], ["job.toml", *BATCH, "--job.description=other",
+                                                       "--metrics.log_freq=3", "--training.dataset_path=copy.txt"])
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
+    def test_given_ranks_with_other_contents_of_their_data_they_are_refused(self):
+        with open(self.path("text.txt")) as file:
+            self.write("copy.txt", file.read()[:-1] + "s")
+        result = self.train_two(["job.toml", *BATCH], ["job.toml", *BATCH, "--training.dataset_path=copy.txt"])
+        self.assertEqual(result.returncode, 2, result.stdout + result.stderr)
+        self.assertIn("rank 1: command line: --training.dataset_path: all ranks need the same; expected ",
+                      self.errors(result)[0])
 
     def test_given_compare_on_several_processes_it_is_refused(self):
         result = self.run_ranks(2, ["compare", "job.toml"])

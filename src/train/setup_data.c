@@ -3,6 +3,8 @@
 
 #include "base/checked.h"
 #include "base/fs.h"
+#include "base/strbuf.h"
+#include "io/documents.h"
 #include "train/setup.h"
 
 /* Files of the examples come from a command of their own; say so. */
@@ -51,6 +53,51 @@ static oct_status check_dataset(const oct_job *job, const char *key, const char 
                     oct_job_at(job, key), path, data_hint(path));
 }
 
+/* As a shell takes it: quoted where a character could mean something to it. */
+static void put_shell_word(const char *word, oct_strbuf *b) {
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+,:@%-";
+    if (*word && *word != '-' && word[strspn(word, plain)] == '\0') {
+        oct_strbuf_puts(b, word);
+        return;
+    }
+    oct_strbuf_puts(b, *word == '-' ? "./'" : "'");
+    for (; *word; word++)
+        if (*word == '\'')
+            oct_strbuf_puts(b, "'\\''");
+        else
+            oct_strbuf_append(b, word, 1);
+    oct_strbuf_puts(b, "'");
+}
+
+/* A text without a tokenizer: the key, and the command that makes one which the model can take. */
+static oct_status fail_no_tokenizer(const oct_job *job, const char *path, int64_t vocab_size,
+                                    oct_error *err) {
+    enum { LEAST = 257, MOST = 1 << 20 }; /* what octet tokenizer train takes */
+    oct_strbuf command = {0};
+    oct_strbuf_puts(&command, "octet tokenizer train ");
+    put_shell_word(path, &command);
+    oct_strbuf_printf(&command, " --vocab-size %lld --output tokenizer",
+                      (long long)oct_min_i64(oct_max_i64(vocab_size, LEAST), MOST));
+    oct_status status =
+        command.failed
+            ? oct_fail_memory(err)
+            : oct_fail(err, OCT_INVALID,
+                       "%s: model.tokenizer_path: missing; the text %s needs a tokenizer; `%s` "
+                       "makes one for --model.tokenizer_path=tokenizer",
+                       job->path && *job->path ? job->path : "default", path, command.text);
+    oct_strbuf_free(&command);
+    return status;
+}
+
+/* Whether what is at `path` is made of texts, which have to be tokenized. */
+static bool holds_text(const char *path) {
+    oct_file_list list = {0};
+    bool holds = oct_file_list_add(&list, path, NULL) == OCT_OK && oct_file_list_first_text(&list);
+    oct_file_list_free(&list);
+    return holds;
+}
+
 static oct_status open_dataset(const oct_job *job, const char *key, const char *path,
                                const oct_setup_data *setup, oct_dataset_options *options,
                                oct_dataset **dataset, oct_error *err) {
@@ -60,6 +107,8 @@ static oct_status open_dataset(const oct_job *job, const char *key, const char *
     options->cache_folder = setup->cache_folder;
     options->progress = setup->progress;
     options->progress_user = setup->progress_user;
+    if (!setup->tokenizer && holds_text(path))
+        return fail_no_tokenizer(job, path, setup->vocab_size, err);
     if (oct_dataset_open(path, setup->tokenizer, options, dataset, &cause) != OCT_OK)
         return oct_setup_fail_at(job, key, &cause, err);
     return OCT_OK;

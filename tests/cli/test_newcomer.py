@@ -1,0 +1,64 @@
+"""The first hour: what people type who know PyTorch, torchtitan or Hugging Face, and what they are told."""
+import os
+import re
+import shlex
+import subprocess
+
+import program
+from program import main
+from training import Training
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+
+
+class Newcomer(Training):
+    def shell(self, command, **env):
+        """Runs a line as a user pastes it, with `octet` on the path."""
+        os.makedirs(self.path("bin"), exist_ok=True)
+        if not os.path.exists(self.path("bin", "octet")):
+            os.symlink(program.OCTET, self.path("bin", "octet"))
+        env = dict(os.environ, PATH=self.path("bin") + ":" + os.environ["PATH"], **env)
+        return subprocess.run(["bash", "-c", command], cwd=self.folder, text=True, errors="replace", env=env,
+                              capture_output=True, timeout=120)
+
+    def test_given_a_text_without_a_tokenizer_the_command_that_makes_one_can_be_pasted(self):
+        with open(self.path("text.txt")) as file:
+            text = file.read()
+        with open(self.path("job.toml")) as file:
+            self.write("job.toml", file.read().replace('tokenizer_path = "tokenizer.json"\n', ""))
+        os.remove(self.path("tokenizer.json"))
+        for name in ("text.txt", "a b/it's $HOME.txt", "-x.txt"):
+            self.write(name, text)
+            job = ["train", "job.toml", "--training.dataset_path=" + name]
+            error = self.refused(job, "job.toml: model.tokenizer_path: missing").stderr
+            command, option = re.search(r"`(octet tokenizer train .*)` makes one for (\S+)\n", error).groups()
+            made = self.shell(command)
+            self.assertEqual(made.returncode, 0, made.stderr)
+            self.accepted(job + [option])
+            os.remove(self.path("tokenizer", "tokenizer.json"))
+
+    def test_given_the_demo_the_commands_that_it_ends_with_work_as_they_stand(self):
+        os.makedirs(self.path("data"))
+        os.makedirs(self.path("examples"))
+        os.rename(self.path("text.txt"), self.path("data", "kjv.txt"))
+        os.rename(self.path("tokenizer.json"), self.path("data", "tokenizer.json"))
+        os.symlink(os.path.join(ROOT, "examples", "demo.toml"), self.path("examples", "demo.toml"))
+        # The program as it is, but for the length of a comparison.
+        short = self.write("short octet", '#!/bin/sh\n[ "$1" = compare ] && set -- "$@" --training.steps=2 '
+                           "--validation.steps=1 --training.seq_len=32 --validation.seq_len=32\nexec %s \"$@\"\n"
+                           % shlex.quote(program.OCTET))
+        os.chmod(short, 0o755)
+        demo = subprocess.run([os.path.join(ROOT, "tools", "demo"), "./short octet"], cwd=self.folder, text=True,
+                              errors="replace", capture_output=True, timeout=280)
+        self.assertEqual(demo.returncode, 0, demo.stderr)
+        *commands, report = [line[2:] for line in demo.stdout.partition("\nnext, ")[2].splitlines()[1:]]
+        self.assertEqual(len(commands), 2)
+        for command in commands:
+            done = self.shell(command)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertTrue(done.stdout)
+        self.assertTrue(os.path.exists(self.path(report)))
+
+
+if __name__ == "__main__":
+    main()

@@ -20,18 +20,39 @@ static int64_t read_integer(const char **text) {
     return n ? value : -1;
 }
 
-/* Parses "{*}" or "{a-b}" at `pattern`; returns what follows it, or NULL. */
-static const char *read_brace(const char *pattern, int64_t *low, int64_t *high) {
-    pattern++;
-    *low = 0;
-    *high = INT64_MAX;
-    if (*pattern == '*')
-        return pattern[1] == '}' ? pattern + 2 : NULL;
-    *low = read_integer(&pattern);
-    if (*low < 0 || *pattern++ != '-')
-        return NULL;
-    *high = read_integer(&pattern);
-    return *high >= *low && *pattern == '}' ? pattern + 1 : NULL;
+static void skip_spaces(const char **text) {
+    *text += strspn(*text, " ");
+}
+
+/* Reads "low" or "low-high"; false when it is neither. */
+static bool read_range(const char **text, int64_t *low, int64_t *high) {
+    skip_spaces(text);
+    *low = *high = read_integer(text);
+    skip_spaces(text);
+    if (**text == '-') {
+        (*text)++;
+        skip_spaces(text);
+        *high = read_integer(text);
+        skip_spaces(text);
+    }
+    return *low >= 0 && *high >= *low;
+}
+
+/* Parses "{*}" or "{a-b,c,...}" at `pattern`; *holds says whether `value` is one of these. Returns
+ * what follows it, or NULL. */
+static const char *read_brace(const char *pattern, int64_t value, bool *holds) {
+    int64_t low, high;
+    *holds = value >= 0;
+    if (pattern[1] == '*')
+        return pattern[2] == '}' ? pattern + 3 : NULL;
+    *holds = false;
+    do {
+        pattern++; /* the brace, or a comma */
+        if (!read_range(&pattern, &low, &high))
+            return NULL;
+        *holds |= value >= low && value <= high;
+    } while (*pattern == ',');
+    return *pattern == '}' ? pattern + 1 : NULL;
 }
 
 oct_status oct_glob_check(const char *pattern, oct_error *err) {
@@ -40,13 +61,14 @@ oct_status oct_glob_check(const char *pattern, oct_error *err) {
                         "pattern \"%.100s\": expected 1 to %d characters; got %zu", pattern,
                         MAX_NAME - 1, strlen(pattern));
     for (const char *p = pattern; *p;) {
-        int64_t low, high;
-        const char *next = *p == '{' ? read_brace(p, &low, &high) : p + 1;
+        bool ignored;
+        const char *next = *p == '{' ? read_brace(p, 0, &ignored) : p + 1;
         if (!next || *p == '}')
-            return oct_fail(err, OCT_INVALID,
-                            "pattern \"%s\": malformed brace at \"%s\"; expected {*} or {a-b} with "
-                            "integers a <= b",
-                            pattern, p);
+            return oct_fail(
+                err, OCT_INVALID,
+                "pattern \"%s\": malformed brace at \"%s\"; expected {*} or {a-b,c,...} "
+                "with integers a <= b",
+                pattern, p);
         p = next;
     }
     return OCT_OK;
@@ -58,8 +80,8 @@ bool oct_glob_matches(const char *pattern, const char *text) {
     size_t n = strnlen(text, MAX_NAME);
     bool reach[MAX_NAME + 1] = {true}, next[MAX_NAME + 1];
     while (*pattern) {
-        int64_t low = 0, high = -1; /* an empty range unless a brace sets it */
-        const char *after = *pattern == '{' ? read_brace(pattern, &low, &high) : pattern + 1;
+        bool holds;
+        const char *after = *pattern == '{' ? read_brace(pattern, 0, &holds) : pattern + 1;
         memset(next, 0, sizeof next);
         if (!after)
             return false;
@@ -70,8 +92,8 @@ bool oct_glob_matches(const char *pattern, const char *text) {
                 next[i] = any;
             } else if (*pattern == '{') {
                 const char *end = text + i;
-                int64_t value = reach[i] ? read_integer(&end) : -1;
-                if (value >= low && value <= high)
+                read_brace(pattern, reach[i] ? read_integer(&end) : -1, &holds);
+                if (holds)
                     next[end - text] = true;
             } else if (i < n && reach[i] && (*pattern == '?' || *pattern == text[i])) {
                 next[i + 1] = true;

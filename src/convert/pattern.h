@@ -7,11 +7,12 @@
 
 #include "convert/plan.h"
 
-/* Checks the syntax of a glob: braces hold `*` or an integer range a-b with a <= b. */
+/* Checks the syntax of a glob: braces hold `*`, or integers and ranges a-b with a <= b, separated
+ * by commas. */
 oct_status oct_glob_check(const char *pattern, oct_error *err);
 
 /* Whether `pattern` matches the whole of `text`: `*` any characters, dots too; `?` one; `{*}` one
- * integer; `{a-b}` an integer of that range; all else itself. */
+ * integer; `{0-20,22}` an integer of 0 to 20 or 22; all else itself. */
 bool oct_glob_matches(const char *pattern, const char *text);
 
 /* Whether the pattern selects the module `name`. Substring: the name contains it. Glob: it matches

@@ -29,6 +29,18 @@ static void given_globs_they_are_anchored_and_braces_hold_integers(void **state)
         {"a?c", "abc", true},
         {"a?c", "ac", false},
         {"*a*a*a*a*a*a*b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", false},
+        {"model.layers.{0-20,22-40}", "model.layers.0", true},
+        {"model.layers.{0-20,22-40}", "model.layers.20", true},
+        {"model.layers.{0-20,22-40}", "model.layers.21", false},
+        {"model.layers.{0-20,22-40}", "model.layers.22", true},
+        {"model.layers.{0-20,22-40}", "model.layers.40", true},
+        {"model.layers.{0-20,22-40}", "model.layers.41", false},
+        {"model.layers.{1,3,5}.mlp", "model.layers.3.mlp", true},
+        {"model.layers.{1,3,5}.mlp", "model.layers.4.mlp", false},
+        {"model.layers.{1,3,5}.mlp", "model.layers.35.mlp", false},
+        {"model.layers.{7}", "model.layers.7", true},
+        {"model.layers.{7}", "model.layers.77", false},
+        {"model.layers.{ 0 - 3, 7 }", "model.layers.7", true},
         {"{*}{*}", "12", false}, /* an integer takes all its digits */
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
@@ -64,9 +76,9 @@ static void given_torchtitans_filters_any_substring_counts(void **state) {
 
 static void given_a_malformed_brace_the_error_shows_the_place(void **state) {
     (void)state;
-    const char *wrong[] = {"a.{",   "a.{}",    "a.{x}",
-                           "a.{1}", "a.{3-1}", "a.{1-}",
-                           "a.{*",  "a}",      "{1-99999999999999999999}",
+    const char *wrong[] = {"a.{",     "a.{}",    "a.{x}",   "a.{1,}",    "a.{3-1}",
+                           "a.{1-}",  "a.{*",    "a}",      "a.{,1}",    "a.{1-2-3}",
+                           "a.{1,*}", "a.{*,1}", "a.{1;2}", "a.{1,2-1}", "{1-99999999999999999999}",
                            ""};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         oct_error err = {0};

@@ -1,4 +1,5 @@
-/* The dimensions of models: flavors of torchtitan v0.2.2 and ours, and values that users give. */
+/* The dimensions of models: flavors of torchtitan v0.2.2, torchtitan-npu v0.2.2 and ours, and
+ * values that users give. */
 #include "model/args.h"
 
 #include <stdio.h>
@@ -42,6 +43,12 @@
 #define DEEPSEEK_V3_FULL                                                                           \
     DEEPSEEK_V3, .kv_lora_rank = 512, .qk_nope_head_dim = 128, .qk_rope_head_dim = 64,             \
                  .v_head_dim = 128
+
+/* torchtitan-npu 0.2.2's (torchtitan_npu/models/deepseek_v3/__init__.py): no groups of experts. */
+#define DEEPSEEK_V3_NPU                                                                            \
+    DEEPSEEK_V3_FULL, .n_dense_layers = 3, .n_heads = 128, .vocab_size = 129280, .mscale = 1.0,    \
+                      .q_lora_rank = 1536, .top_k = 8, .num_shared_experts = 1,                    \
+                      .score_func = OCT_SCORE_SIGMOID, .route_norm = true, .route_scale = 2.5
 
 static const oct_model_args llama3_flavors[] = {
     {LLAMA3_TITAN, .flavor = "debugmodel", .dim = 256, .n_layers = 6, .n_heads = 16,
@@ -102,6 +109,12 @@ static const oct_model_args deepseek_v3_flavors[] = {
      .num_experts = 256, .top_k = 8, .num_shared_experts = 1, .moe_inter_dim = 2048,
      .num_expert_groups = 8, .num_limited_groups = 4, .score_func = OCT_SCORE_SIGMOID,
      .route_norm = true, .route_scale = 2.5},
+    {DEEPSEEK_V3_NPU, .flavor = "671B_debug", .dim = 128, .n_layers = 4, .hidden_dim = 512,
+     .num_experts = 8, .moe_inter_dim = 128},
+    {DEEPSEEK_V3_NPU, .flavor = "671B_debug_16die", .dim = 7168, .n_layers = 61,
+     .hidden_dim = 18432, .num_experts = 32, .moe_inter_dim = 2048},
+    {DEEPSEEK_V3_NPU, .flavor = "671B_debug_128die", .dim = 7168, .n_layers = 61,
+     .hidden_dim = 18432, .num_experts = 256, .moe_inter_dim = 2048},
     {DEEPSEEK_V3,
      .flavor = "demo",
      .dim = 256,
@@ -171,7 +184,8 @@ static const family families[] = {
     [OCT_MODEL_DEEPSEEK_V3] = {"deepseek_v3",
                                deepseek_v3_flavors,
                                COUNT(deepseek_v3_flavors),
-                               {"debugmodel", "16B", "236B", "671B", "demo", "60M"}},
+                               {"debugmodel", "16B", "236B", "671B", "671B_debug",
+                                "671B_debug_16die", "671B_debug_128die", "demo", "60M"}},
 };
 
 const char *oct_model_family_name(oct_model_family model_family) {

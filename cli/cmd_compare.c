@@ -85,6 +85,7 @@ static oct_status check_variants(comparison *c, const cli_args *args, oct_error 
         oct_job job;
         status = oct_variant_load(args->n_operands ? args->operands[0] : NULL, args->overrides,
                                   args->n_overrides, c->twins[i].recipe, &job, err);
+        cli_add_errors(job.others);
         oct_job_free(&job);
     }
     return status;

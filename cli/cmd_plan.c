@@ -148,6 +148,7 @@ oct_status cli_plan(int argc, char **argv, oct_error *err) {
     if (cli_begin(&spec, argc, argv, &args, &status, err)) {
         status = oct_job_load(args.n_operands ? args.operands[0] : NULL, args.overrides,
                               args.n_overrides, &job, err);
+        cli_add_errors(job.others);
         if (status == OCT_OK)
             status = plan(&job, json, ranks, err);
     }

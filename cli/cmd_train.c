@@ -80,6 +80,7 @@ static oct_status load_and_train(const cli_args *args, oct_error *err) {
         return status;
     status = oct_job_load(args->n_operands ? args->operands[0] : NULL, args->overrides,
                           args->n_overrides, &job, err);
+    cli_add_errors(job.others);
     status = oct_comm_agree(world, status, err);
     if (status == OCT_OK)
         status = train(world, &job, args, err);

@@ -1,5 +1,6 @@
 /* octet: the program. Finds the command, runs it, turns its status into an exit status: 0 done, 1
- * the run failed, 2 the input is wrong. Errors are one line on standard error. */
+ * the run failed, 2 the input is wrong. An error is one line on standard error; a job's mistakes are
+ * one line each. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -148,6 +149,6 @@ int main(int argc, char **argv) {
     if (!written && status == OCT_OK)
         status = oct_fail(&err, OCT_FAILED, "standard output: the write failed");
     if (status != OCT_OK)
-        fprintf(stderr, "octet: %s\n", err.message[0] ? err.message : "out of memory");
+        cli_print_error(&err);
     return oct_status_exit_code(status);
 }

@@ -8,10 +8,12 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/strbuf.h"
 
 enum { BAR_WIDTH = 30 };
 
 static FILE *log_stream;
+static oct_strbuf more_errors;
 static bool warnings_only;
 static bool bar_shown;
 static int64_t bar_drawn_at_ms = -1;
@@ -86,4 +88,20 @@ void cli_progress_end(void) {
     fflush(stderr);
     bar_shown = false;
     bar_drawn_at_ms = -1;
+}
+
+void cli_add_errors(const char *lines) {
+    for (; lines && *lines; lines += strspn(lines, "\n")) {
+        size_t n = strcspn(lines, "\n");
+        oct_strbuf_puts(&more_errors, "octet: ");
+        oct_strbuf_append(&more_errors, lines, n);
+        oct_strbuf_puts(&more_errors, "\n");
+        lines += n;
+    }
+}
+
+void cli_print_error(const oct_error *err) {
+    fprintf(stderr, "octet: %s\n%s", err->message[0] ? err->message : "out of memory",
+            more_errors.text ? more_errors.text : "");
+    oct_strbuf_free(&more_errors);
 }

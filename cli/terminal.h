@@ -3,6 +3,7 @@
 #ifndef OCT_CLI_TERMINAL_H
 #define OCT_CLI_TERMINAL_H
 
+#include <octet/status.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -19,5 +20,11 @@ bool cli_log_on_terminal(void);
 void cli_progress(void *user, const char *what, int64_t done, int64_t total);
 /* Wipes the bar. */
 void cli_progress_end(void);
+
+/* Error lines, on standard error: `octet: ` and the message. */
+void cli_print_error(const oct_error *err);
+/* Further lines that the next printed error is followed by, each opened in the same way. The text
+ * is copied; NULL is none. */
+void cli_add_errors(const char *lines);
 
 #endif

@@ -20,7 +20,7 @@ static const char *message_of(const oct_error *err) {
 
 static void say(const oct_error *err) {
     cli_progress_end();
-    fprintf(stderr, "octet: %s\n", message_of(err));
+    cli_print_error(err);
 }
 
 void cli_world_failed(oct_comm *world, oct_status status, const oct_error *err) {

@@ -6,31 +6,40 @@
 #include <string.h>
 
 #include "base/nearest.h"
+#include "config/refusals.h"
+#include "model/args.h"
 
 #define FLOAT8_RECIPE "dynamic_per_tensor_E4M3_E4M3_E4M3"
 
-static bool is_npu_kernel(const char *name) {
-    /* A name that is one slip from npu_gmm is that slip: taken for a fused kernel it would change
-     * what is trained without a word. */
-    return strncmp(name, "npu_", 4) == 0 && oct_edit_distance(name, "npu_gmm") > 1;
-}
+/* Converters that change what is trained, and torchtitan-npu's fused kernels, which compute the
+ * same (torchtitan_npu/converters of v0.2.2). npu_dsa isn't one of these: it attends to a few keys
+ * that an indexer picks. */
+static const char *const converters[] = {"npu_gmm",
+                                         "grouped_mm",
+                                         "quantize.linear.mx",
+                                         "quantize.grouped_mm.mx",
+                                         "npu_rms_norm",
+                                         "npu_rope",
+                                         "npu_permute",
+                                         "npu_expert_parallel",
+                                         "npu_fusion_attention",
+                                         "npu_bypass_triton_codegen"};
 
 static oct_status check_converter(oct_loader *l, const char *name) {
-    static const char *const known[] = {"npu_gmm", "grouped_mm", "quantize.linear.mx",
-                                        "quantize.grouped_mm.mx"};
-    size_t n_known = sizeof known / sizeof known[0];
+    size_t n_known = sizeof converters / sizeof *converters;
     for (size_t i = 0; i < n_known; i++)
-        if (strcmp(name, known[i]) == 0)
+        if (strcmp(name, converters[i]) == 0)
             return OCT_OK;
-    if (is_npu_kernel(name))
-        return OCT_OK;
     if (strcmp(name, "float8") == 0 || strcmp(name, "quantize.linear.float8") == 0 ||
         strcmp(name, "quantize.grouped_mm.float8") == 0)
         return oct_loader_fail_text(l, "model.converters", "float8 converters aren't supported",
                                     "quantize.linear.mx or quantize.grouped_mm.mx with "
                                     "recipe_name = \"" FLOAT8_RECIPE "\", the closest",
                                     name);
-    const char *near = oct_nearest_name(name, known, n_known);
+    if (strcmp(name, "npu_dsa") == 0)
+        return oct_loader_fail_text(l, "model.converters", "sparse attention isn't supported",
+                                    "none", name);
+    const char *near = oct_nearest_name(name, converters, n_known);
     return oct_fail(l->builder.err, OCT_INVALID,
                     "%s: an unknown converter; expected npu_gmm, "
                     "quantize.linear.mx, quantize.grouped_mm.mx or a fused npu_ kernel; got "
@@ -39,17 +48,54 @@ static oct_status check_converter(oct_loader *l, const char *name) {
                     near ? "; the nearest known one is " : "", near ? near : "");
 }
 
+/* The place of a name, or the list's length. */
+static size_t place_in(const oct_job_list *list, const char *name) {
+    size_t i = 0;
+    while (i < list->n && strcmp(list->items[i], name) != 0)
+        i++;
+    return i;
+}
+
+/* torchtitan quantizes experts as they are; torchtitan-npu's converter replaces npu_gmm's products
+ * and finds none where that comes later or not at all. */
+static oct_status check_order(oct_loader *l) {
+    const oct_job_list *list = &l->job->model.converters;
+    size_t gmm = place_in(list, "npu_gmm"), grouped = place_in(list, "grouped_mm");
+    size_t experts = place_in(list, "quantize.grouped_mm.mx");
+    size_t first = gmm < grouped ? gmm : grouped;
+    if (experts == list->n || first < experts)
+        return OCT_OK;
+    if (first == list->n && !oct_job_is_npu(l->job))
+        return OCT_OK;
+    return oct_loader_fail_text(l, "model.converters",
+                                "\"quantize.grouped_mm.mx\" needs \"npu_gmm\" before it",
+                                "[\"npu_gmm\", ..., \"quantize.grouped_mm.mx\"]",
+                                first == list->n ? "none" : "it after it");
+}
+
 static oct_status check_converters(oct_loader *l) {
     const oct_job_list *list = &l->job->model.converters;
     oct_status status = OCT_OK;
     for (size_t i = 0; i < list->n && !status; i++) {
         status = check_converter(l, list->items[i]);
-        for (size_t k = 0; k < i && !status; k++)
-            if (strcmp(list->items[i], list->items[k]) == 0)
-                status = oct_loader_fail_text(l, "model.converters", "a converter is there twice",
-                                              "each once", list->items[i]);
+        if (!status && place_in(list, list->items[i]) < i)
+            status = oct_loader_fail_text(l, "model.converters", "a converter is there twice",
+                                          "each once", list->items[i]);
     }
-    return status;
+    return status ? status : check_order(l);
+}
+
+/* Only of a TOML job, or where the command line sets it: a YAML job takes config.json's. */
+static oct_status check_flavor(oct_loader *l) {
+    static const char key[] = "model.flavor: ";
+    const oct_job *job = l->job;
+    oct_model_args args;
+    oct_error cause = {0};
+    if (oct_loader_refused_model(l) || !*job->model.flavor || !oct_model_flavors(job->model.name) ||
+        oct_model_args_flavor(job->model.name, job->model.flavor, &args, &cause) == OCT_OK)
+        return OCT_OK;
+    return oct_fail(l->builder.err, OCT_INVALID, "%s: %s", oct_job_at(job, "model.flavor"),
+                    cause.message + sizeof key - 1);
 }
 
 static oct_status check_device(oct_loader *l) {
@@ -164,27 +210,26 @@ static oct_status check_paths(oct_loader *l) {
 
 /* The words of [checkpoint] that matter only where something is saved. */
 static oct_status check_last_save(oct_loader *l) {
-    if (!l->job->checkpoint.enable || !l->job->checkpoint.last_save_in_hf)
+    const oct_job *job = l->job;
+    if (!job->checkpoint.enable || job->checkpoint.load_only)
         return OCT_OK;
-    return oct_loader_fail_text(l, "checkpoint.last_save_in_hf",
-                                "a run saves checkpoints of its own form", "false", "true");
+    if (job->checkpoint.last_save_in_hf)
+        return oct_loader_fail_text(l, "checkpoint.last_save_in_hf",
+                                    "a run saves checkpoints of its own form", "false", "true");
+    if (job->checkpoint.last_save_model_only && job->checkpoint.export_dtype == OCT_JOB_FLOAT16)
+        return oct_loader_fail_text(l, "checkpoint.export_dtype",
+                                    "an export in float16 isn't supported",
+                                    "one of float32, bfloat16", "\"float16\"");
+    return OCT_OK;
 }
 
+/* All checks, so that all that is wrong is told at once. */
 oct_status oct_loader_check(oct_loader *l) {
-    oct_status status = check_device(l);
-    if (!status)
-        status = check_names(l);
-    if (!status)
-        status = check_paths(l);
-    if (!status)
-        status = check_all_path_names(l);
-    if (!status)
-        status = check_converters(l);
-    if (!status)
-        status = check_selective_option(l);
-    if (!status)
-        status = check_keep(l);
-    if (!status)
-        status = check_last_save(l);
+    static oct_status (*const checks[])(oct_loader *) = {
+        check_device,     check_flavor,           check_names, check_paths,    check_all_path_names,
+        check_converters, check_selective_option, check_keep,  check_last_save};
+    oct_status status = OCT_OK;
+    for (size_t i = 0; i < sizeof checks / sizeof *checks && !status; i++)
+        status = oct_loader_refuse(l, checks[i](l), OCT_REFUSED_BY_PLACE);
     return status;
 }

@@ -32,7 +32,7 @@ typedef enum oct_job_decay {
     OCT_JOB_DECAY_COSINE,
     OCT_JOB_DECAY_CONSTANT /* YAML only: no decay after the warm-up */
 } oct_job_decay;
-typedef enum oct_job_dtype { OCT_JOB_FLOAT32, OCT_JOB_BFLOAT16 } oct_job_dtype;
+typedef enum oct_job_dtype { OCT_JOB_FLOAT32, OCT_JOB_BFLOAT16, OCT_JOB_FLOAT16 } oct_job_dtype;
 typedef enum oct_job_recompute {
     OCT_JOB_RECOMPUTE_NONE,
     OCT_JOB_RECOMPUTE_SELECTIVE,
@@ -125,10 +125,10 @@ typedef struct oct_job {
         bool initial_load_model_only;
         bool initial_load_in_hf;
         bool last_save_model_only;
-        bool last_save_in_hf; /* only where nothing is saved */
-        oct_job_dtype export_dtype;
-        int64_t keep_latest_k; /* 0 = all, or >= 2 */
-        int64_t load_step;     /* >= 0; -1 = the newest valid one */
+        bool last_save_in_hf;       /* only where nothing is saved */
+        oct_job_dtype export_dtype; /* float16 only where nothing is exported */
+        int64_t keep_latest_k;      /* 0 = all, or >= 2 */
+        int64_t load_step;          /* >= 0; -1 = the newest valid one */
         bool enable_first_step_checkpoint;
         bool load_only;
     } checkpoint;
@@ -165,15 +165,17 @@ typedef struct oct_job {
     } quantization_plan;
 
     struct oct_job_state *state; /* memory, and where each key was set */
+    char *others; /* after a failed load: what else is wrong, a line each; NULL: nothing more */
 } oct_job;
 
 /* Reads the job file `path` (NULL: named by `--job.config_file` among the overrides) and applies
  * the n overrides, command-line arguments such as `--training.steps=10`, `--training.steps 10`,
  * `--metrics.enable_tensorboard` and `--checkpoint.no-last_save_model_only`. Precedence: command
  * line > file > default. `.yaml` and `.yml` are MindSpeed MM jobs, all else torchtitan's TOML.
- * On success *job is filled and must be given to oct_job_free; on failure it is empty (freeing it
- * is fine), and *err says in one line which key at which place is wrong. Reads files, logs
- * nothing; thread-safe on distinct jobs. */
+ * On success *job is filled and must be given to oct_job_free. On failure it is empty but for
+ * `others`, and must be given to oct_job_free too; *err says in one line which key at which place
+ * is wrong, `others` what is wrong beside it: a model that isn't here comes first, then all else by
+ * line. Reads files, logs nothing; thread-safe on distinct jobs. */
 oct_status oct_job_load(const char *path, const char *const *overrides, int n, oct_job *job,
                         oct_error *err);
 /* Takes `--job.config_file CONFIG` out of the n overrides, for a job whose file is a copy of that;
@@ -194,6 +196,9 @@ const char *oct_job_at(const oct_job *job, const char *key);
 const char *oct_job_blame(const oct_job *job, const char *const *keys, size_t n);
 /* True if the user wrote it, in the file or on the command line. */
 bool oct_job_is_set(const oct_job *job, const char *key);
+
+/* True for a job of torchtitan-npu: it names that package's configuration module. */
+bool oct_job_is_npu(const oct_job *job);
 
 /* What the user should know once at start, one log line each: keys accepted without effect, and
  * converters that stand for fused kernels of another device. For the rank that logs. */

@@ -2,89 +2,48 @@
  * command line's, then fill the job from settings and defaults and check it. */
 #include "config/job.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/alloc.h"
 #include "config/check.h"
+#include "config/collect.h"
 #include "config/mindspeed.h"
 #include "config/overrides.h"
+#include "config/refusals.h"
 #include "config/store.h"
 #include "config/text.h"
 
-#define MAX_NAME 512
-
-static oct_status collect_table(oct_loader *l, const oct_value *table, const char *prefix);
-
-static oct_status collect_item(oct_loader *l, const oct_value *item, const char *prefix) {
-    char name[MAX_NAME];
-    int length = snprintf(name, sizeof name, "%s%s%s", prefix, *prefix ? "." : "", item->key);
-    const char *place = oct_loader_place(l, item->line);
-    if (!place)
-        return OCT_NO_MEMORY;
-    if (length >= (int)sizeof name) {
-        oct_loader_unknown(l, place, name, "key");
-        return OCT_OK;
-    }
-    oct_setting *setting;
-    const oct_schema *schema = oct_loader_schema(l);
-    const oct_key *key = oct_schema_find(schema, name, (size_t)length);
-    if (key) {
-        oct_loader_find(l, name, (size_t)length, &setting);
-        if (setting->value)
-            return oct_fail(l->builder.err, OCT_INVALID, "%s: %s: a key is given twice", place,
-                            name);
-        *setting = (oct_setting){item, place};
-        return OCT_OK;
-    }
-    if (!oct_schema_has_section(schema, name, (size_t)length)) {
-        oct_loader_unknown(l, place, name, item->kind == OCT_VALUE_TABLE ? "section" : "key");
-        return OCT_OK;
-    }
-    if (item->kind == OCT_VALUE_NULL) /* YAML: a section whose keys are all commented out */
-        return OCT_OK;
-    if (item->kind != OCT_VALUE_TABLE)
-        return oct_loader_fail(l, place, name, "a section isn't a value", "a table of keys", item);
-    return collect_table(l, item, name);
+static oct_refusal_class class_of(const oct_key *key) {
+    if (strcmp(key->name, "model.name") == 0)
+        return OCT_REFUSED_MODEL;
+    return strcmp(key->name, "gpt_args") == 0 ? OCT_REFUSED_FILE : OCT_REFUSED_BY_PLACE;
 }
 
-static oct_status collect_table(oct_loader *l, const oct_value *table, const char *prefix) {
-    oct_status status = OCT_OK;
-    for (const oct_value *item = table->items.first; item && !status; item = item->next)
-        status = collect_item(l, item, prefix);
-    return status;
-}
-
-/* Fills one row's member: from its setting, else from its default. */
-static oct_status fill_row(oct_loader *l, const oct_key *key, const oct_setting *setting) {
-    if (setting->value)
-        return oct_loader_store(l, key, setting->value, setting->place);
+/* Fills one row's member: from its setting, else from its default. A setting that is refused is
+ * forgotten. */
+static oct_status fill_row(oct_loader *l, const oct_key *key, oct_setting *setting) {
+    if (setting->value) {
+        oct_key row = *key;
+        row.name = setting->name ? setting->name : key->name;
+        oct_status status = oct_loader_store(l, &row, setting->value, setting->place);
+        if (status != OCT_INVALID)
+            return status;
+        setting->value = NULL;
+        status = oct_loader_refuse(l, status, class_of(key));
+        if (status)
+            return status;
+    }
     if (key->offset == OCT_NO_MEMBER)
         return OCT_OK;
     const oct_value *value = oct_loader_parse_text(l, key, key->fallback);
     return value ? oct_loader_store(l, key, value, "default") : l->builder.err->status;
 }
 
-static oct_status fill_all(oct_loader *l, const oct_schema *schema, const oct_setting *settings) {
+static oct_status fill_all(oct_loader *l, const oct_schema *schema, oct_setting *settings) {
     oct_status status = OCT_OK;
     for (size_t i = 0; i < schema->n && !status; i++)
         status = fill_row(l, &schema->keys[i], &settings[i]);
-    return status;
-}
-
-/* Keys that say at once that the job is for something else; their errors explain the unknown keys
- * that such a job is full of. */
-static oct_status fill_telling(oct_loader *l) {
-    static const char *const names[] = {"model.name", "job.custom_config_module",
-                                        "experimental.custom_import",
-                                        "experimental.custom_args_module"};
-    oct_status status = OCT_OK;
-    for (size_t i = 0; i < sizeof names / sizeof names[0] && !status; i++) {
-        oct_setting *setting = NULL;
-        const oct_key *key = oct_loader_find(l, names[i], strlen(names[i]), &setting);
-        status = fill_row(l, key, setting);
-    }
     return status;
 }
 
@@ -95,6 +54,8 @@ static void share_places(struct oct_job_state *state) {
         if (!target || !state->mindspeed[i].value)
             continue;
         const oct_key *key = oct_schema_find(&oct_schema_titan, target, strlen(target));
+        if (!key) /* another spelling */
+            continue;
         oct_setting *shared = &state->titan[key - oct_schema_titan.keys];
         if (!shared->value) {
             *shared = state->mindspeed[i];
@@ -113,7 +74,9 @@ static oct_status fill_titan_overrides(oct_loader *l) {
 }
 
 static oct_status fill_mindspeed(oct_loader *l) {
-    oct_status status = fill_all(l, &oct_schema_mindspeed, l->state->mindspeed);
+    oct_status status = oct_loader_merge_spellings(l);
+    if (!status)
+        status = fill_all(l, &oct_schema_mindspeed, l->state->mindspeed);
     if (!status)
         status = fill_titan_overrides(l); /* training.steps, before its share is taken */
     if (!status)
@@ -121,19 +84,19 @@ static oct_status fill_mindspeed(oct_loader *l) {
     if (!status)
         status = fill_titan_overrides(l);
     if (!status)
+        status = oct_loader_check_mindspeed(l);
+    if (!status)
         share_places(l->state);
     return status;
 }
 
-static oct_status fill_job(oct_loader *l) {
-    oct_status status = fill_telling(l);
-    if (!status && l->unknown.status)
-        status = oct_fail(l->builder.err, OCT_INVALID, "%s", l->unknown.message);
-    if (!status)
-        status = fill_all(l, &oct_schema_titan, l->state->titan);
+static oct_status fill_job(oct_loader *l, char **others) {
+    oct_status status = fill_all(l, &oct_schema_titan, l->state->titan);
     if (!status && l->state->mindspeed)
         status = fill_mindspeed(l);
-    return status ? status : oct_loader_check(l);
+    if (!status)
+        status = oct_loader_check(l);
+    return status ? status : oct_loader_conclude(l, others);
 }
 
 static bool is_yaml_path(const char *path) {
@@ -155,7 +118,8 @@ static oct_status create_state(oct_job *job, oct_error *err) {
     return OCT_OK;
 }
 
-static oct_status load_into(oct_loader *l, const char *path, const char *const *overrides, int n) {
+static oct_status load_into(oct_loader *l, const char *path, const char *const *overrides, int n,
+                            char **others) {
     oct_job *job = l->job;
     oct_status status = create_state(job, l->builder.err);
     if (status)
@@ -172,10 +136,12 @@ static oct_status load_into(oct_loader *l, const char *path, const char *const *
                      ? oct_yaml_read(path, l->builder.arena, &root, l->builder.err)
                      : oct_toml_read(path, l->builder.arena, &root, l->builder.err);
     if (!status && root)
-        status = collect_table(l, root, "");
+        status = oct_loader_check_is_job(l, root);
+    if (!status && root)
+        status = oct_loader_collect(l, root, "");
     if (!status)
         status = oct_loader_apply_overrides(l, overrides, n);
-    return status ? status : fill_job(l);
+    return status ? status : fill_job(l, others);
 }
 
 static oct_status load(const char *path, const char *const *overrides, int n, oct_job *job,
@@ -183,9 +149,11 @@ static oct_status load(const char *path, const char *const *overrides, int n, oc
     oct_error local = {0};
     oct_loader l = {.job = job, .builder = {.path = path, .err = err ? err : &local}};
     *job = (oct_job){.form = is_yaml_path(path) ? OCT_JOB_MINDSPEED : OCT_JOB_TITAN};
-    oct_status status = load_into(&l, path, overrides, n);
+    char *others = NULL;
+    oct_status status = load_into(&l, path, overrides, n, &others);
     if (status)
         oct_job_free(job);
+    job->others = others;
     return status;
 }
 
@@ -212,6 +180,7 @@ oct_status oct_job_default(oct_job *job, oct_error *err) {
 
 void oct_job_free(oct_job *job) {
     struct oct_job_state *state = job->state;
+    oct_free(job->others);
     if (state) {
         if (state->arena)
             oct_arena_destroy(state->arena);

@@ -2,15 +2,19 @@
 #include "config/mindspeed.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/alloc.h"
 #include "base/fs.h"
+#include "config/refusals.h"
 #include "config/store.h"
+#include "quant/recipe.h"
 
 #define PLAN "training.quantization_plan."
 
-static const oct_setting *setting_of(const oct_loader *l, const char *name) {
+static oct_setting *setting_of(const oct_loader *l, const char *name) {
     const oct_key *key = oct_schema_find(&oct_schema_mindspeed, name, strlen(name));
     return &l->state->mindspeed[key - oct_schema_mindspeed.keys];
 }
@@ -26,6 +30,47 @@ static double number_of(const oct_loader *l, const char *name, double fallback) 
         return fallback;
     return v->kind == OCT_VALUE_INT ? (double)v->integer : v->number;
 }
+
+/* A text that the row's check let pass; NULL when it isn't given. */
+static const char *text_of(const oct_loader *l, const char *name) {
+    const oct_value *v = value_of(l, name);
+    return v && v->kind == OCT_VALUE_STRING && *v->string ? v->string : NULL;
+}
+
+/* ---- spellings ---- */
+
+/* Takes what `also` was set to for `main`; OCT_INVALID when both are set in one place. */
+static oct_status merge(oct_loader *l, const char *main, const char *also) {
+    oct_setting *to = setting_of(l, main), *from = setting_of(l, also);
+    if (!from->value)
+        return OCT_OK;
+    bool overridden = to->value && strcmp(to->place, OCT_COMMAND_LINE) == 0;
+    bool overrides = strcmp(from->place, OCT_COMMAND_LINE) == 0;
+    if (to->value && overridden == overrides) {
+        const char *other = to->name ? to->name : main;
+        oct_status status = oct_fail(l->builder.err, OCT_INVALID,
+                                     "%s: %s%s: it is given as %s too; expected one of them",
+                                     from->place, oct_loader_dashes(from->place), also, other);
+        *from = (oct_setting){0};
+        return status;
+    }
+    if (!overridden)
+        *to = (oct_setting){from->value, from->place, also};
+    *from = (oct_setting){0};
+    return OCT_OK;
+}
+
+oct_status oct_loader_merge_spellings(oct_loader *l) {
+    oct_status status = OCT_OK;
+    for (size_t i = 0; i < oct_schema_mindspeed.n && !status; i++) {
+        const oct_key *key = &oct_schema_mindspeed.keys[i];
+        if (key->target && oct_schema_find(&oct_schema_mindspeed, key->target, strlen(key->target)))
+            status = oct_loader_refuse(l, merge(l, key->target, key->name), OCT_REFUSED_BY_PLACE);
+    }
+    return status;
+}
+
+/* ---- model, schedule, data ---- */
 
 /* Without a model_id or a flavor, name and dimensions are those of config.json. */
 static oct_status finish_model(oct_loader *l) {
@@ -72,8 +117,16 @@ static oct_status check_lr_min(oct_loader *l) {
                            "at most training.lr", setting->value);
 }
 
+static bool is_hf_folder(const char *path) {
+    char *config = oct_path_join(path, "config.json");
+    bool found = config && oct_path_exists(config);
+    oct_free(config);
+    return found;
+}
+
 static void finish_checkpoint(oct_loader *l) {
     oct_job *job = l->job;
+    const char *format = text_of(l, "training.load_format");
     const oct_value *save = value_of(l, "training.save");
     if (save && save->kind == OCT_VALUE_STRING && *save->string) {
         job->job.dump_folder = save->string;
@@ -81,12 +134,61 @@ static void finish_checkpoint(oct_loader *l) {
     }
     if (!job->checkpoint.initial_load_path)
         return;
-    char *config = oct_path_join(job->checkpoint.initial_load_path, "config.json");
-    if (config && oct_path_exists(config)) {
-        job->checkpoint.initial_load_in_hf = true;
+    job->checkpoint.initial_load_in_hf = format && strcmp(format, "auto") != 0
+                                             ? strcmp(format, "hf") == 0
+                                             : is_hf_folder(job->checkpoint.initial_load_path);
+    if (job->checkpoint.initial_load_in_hf)
         job->checkpoint.initial_load_model_only = true;
-    }
-    oct_free(config);
+}
+
+/* Validation in the numbers and on the data that the file names. */
+static oct_status finish_validation(oct_loader *l) {
+    static const char section[] = "data.val_dataset_param.";
+    oct_job *job = l->job;
+    int64_t interval = (int64_t)number_of(l, "training.val_interval", 0);
+    bool own = false;
+    for (size_t i = 0; i < oct_schema_mindspeed.n; i++)
+        own |= l->state->mindspeed[i].value &&
+               strncmp(oct_schema_mindspeed.keys[i].name, section, sizeof section - 1) == 0;
+    job->validation.local_batch_size = (int64_t)number_of(l, "training.val_micro_batch_size",
+                                                          (double)job->training.local_batch_size);
+    job->validation.seq_len =
+        (int64_t)number_of(l, "data.val_dataset_param.basic_parameters.cutoff_len",
+                           own ? 1024 : (double)job->training.seq_len);
+    if (!job->validation.dataset_path)
+        job->validation.dataset_path =
+            text_of(l, "data.dataset_param.basic_parameters.val_dataset");
+    job->validation.enable = interval > 0;
+    if (interval == 0)
+        return OCT_OK;
+    job->validation.freq = interval;
+    if (job->validation.dataset_path)
+        return OCT_OK;
+    const oct_setting *setting = setting_of(l, "training.val_interval");
+    return oct_loader_fail(l, setting->place, "training.val_interval",
+                           "there is no data to validate on",
+                           "data.val_dataset_param.basic_parameters.dataset, or 0", setting->value);
+}
+
+/* What can't be saved so. After the command line had its say whether anything is saved. */
+static oct_status check_save(oct_loader *l, const char *name, const char *good, const char *what) {
+    const oct_setting *setting = setting_of(l, name);
+    const char *text = text_of(l, name);
+    if (!text || !l->job->checkpoint.enable || l->job->checkpoint.load_only || strstr(good, text))
+        return OCT_OK;
+    return oct_loader_fail(l, setting->place, name, what, good, setting->value);
+}
+
+oct_status oct_loader_check_mindspeed(oct_loader *l) {
+    oct_status status = oct_loader_refuse(l,
+                                          check_save(l, "training.save_format", "auto or dcp",
+                                                     "a run saves checkpoints of its own form"),
+                                          OCT_REFUSED_BY_PLACE);
+    if (status)
+        return status;
+    return oct_loader_refuse(
+        l, check_save(l, "training.save_ckpt_dtype", "fp32", "a checkpoint holds the fp32 masters"),
+        OCT_REFUSED_BY_PLACE);
 }
 
 static oct_status finish_shards(oct_loader *l) {
@@ -106,14 +208,16 @@ static oct_status finish_shards(oct_loader *l) {
     return OCT_OK;
 }
 
-/* `recompute: true`, and `recompute_plan` as a list of patterns or a table that holds one. */
+/* `recompute: true`, and `recompute_plan` as a list of patterns or a section that holds one. */
 static oct_status finish_recompute_in(oct_loader *l, const char *flag_name, const char *plan_name) {
+    char list_name[64];
+    snprintf(list_name, sizeof list_name, "%s.apply_modules", plan_name);
     const oct_setting *flag = setting_of(l, flag_name), *plan = setting_of(l, plan_name);
-    if (flag->value && flag->value->boolean)
+    if (flag->value && flag->value->kind == OCT_VALUE_BOOL && flag->value->boolean)
         l->job->activation_checkpoint.mode = OCT_JOB_RECOMPUTE_FULL;
+    if (!plan->value)
+        plan = setting_of(l, list_name);
     const oct_value *modules = plan->value;
-    if (modules && modules->kind == OCT_VALUE_TABLE)
-        modules = oct_value_find(modules, "apply_modules");
     if (!modules || modules->kind == OCT_VALUE_NULL)
         return OCT_OK;
     const oct_key row = {.name = plan_name,
@@ -144,7 +248,9 @@ static oct_status check_plan(oct_loader *l) {
                         "%s: " PLAN "recipe_name: the key is missing; expected a recipe such as "
                         "mxfp8",
                         l->builder.path);
-    if (l->job->quantization_plan.recipe_name && l->job->quantization_plan.apply_modules.n == 0)
+    if (!l->job->quantization_plan.recipe_name)
+        return OCT_OK;
+    if (l->job->quantization_plan.apply_modules.n == 0)
         return oct_loader_fail_text(l, PLAN "apply_modules", "the list is empty",
                                     "at least one pattern, such as model.layers.{*}", "[]");
     const oct_job_list *list = &l->job->quantization_plan.quant_converters;
@@ -156,17 +262,113 @@ static oct_status check_plan(oct_loader *l) {
     return OCT_OK;
 }
 
+/* ---- the plan ---- */
+
+/* MindSpeed LLM's defaults, for a plan in its words. */
+static void finish_llm_plan(oct_loader *l) {
+    static const char *const ignored[] = {"*lm_head", "*gate"};
+    static const char *const converters[] = {"quantize.linear.mx"};
+    const char *name = setting_of(l, PLAN "recipe_name")->name;
+    if (!name || strcmp(name, "model.quant_recipe_name") != 0)
+        return;
+    if (!value_of(l, PLAN "ignored_modules"))
+        l->job->quantization_plan.ignored_modules = (oct_job_list){ignored, 2};
+    if (!value_of(l, PLAN "quant_converters"))
+        l->job->quantization_plan.quant_converters = (oct_job_list){converters, 1};
+}
+
+static oct_status finish_quant_gmm(oct_loader *l) {
+    static const char experts[] = "quantize.moe.mx";
+    const oct_value *flag = value_of(l, PLAN "quant_gmm");
+    oct_job_list *list = &l->job->quantization_plan.quant_converters;
+    if (!flag || flag->kind != OCT_VALUE_BOOL || !flag->boolean)
+        return OCT_OK;
+    for (size_t i = 0; i < list->n; i++)
+        if (strcmp(list->items[i], experts) == 0)
+            return OCT_OK;
+    const char **items = oct_arena_alloc_array(l->builder.arena, list->n + 1, sizeof *items);
+    if (!items)
+        return oct_fail_memory(l->builder.err);
+    for (size_t i = 0; i < list->n; i++)
+        items[i] = list->items[i];
+    items[list->n] = experts;
+    *list = (oct_job_list){items, list->n + 1};
+    return OCT_OK;
+}
+
+/* The recipe with the formats that `quant_format` names: an mxfp8 recipe takes any of E4M3 and
+ * E5M2; another must have them already. */
+static oct_status finish_format(oct_loader *l) {
+    static const struct {
+        const char *word, *roles; /* of inputs, weights and gradients */
+        oct_dtype inputs, grads;
+    } formats[] = {{"E4M3", "E4M3_E4M3_E4M3", OCT_E4M3, OCT_E4M3},
+                   {"E5M2", "E5M2_E5M2_E5M2", OCT_E5M2, OCT_E5M2},
+                   {"HYBRID", "E4M3_E4M3_E5M2", OCT_E4M3, OCT_E5M2},
+                   {"HIF8", NULL, OCT_HIF8, OCT_HIF8}};
+    enum { N_FORMATS = sizeof formats / sizeof *formats, RECIPE_BYTES = 48 };
+    const oct_setting *setting = setting_of(l, PLAN "quant_format");
+    const char *word = text_of(l, PLAN "quant_format"), **name;
+    const char *key = setting->name ? setting->name : PLAN "quant_format";
+    name = &l->job->quantization_plan.recipe_name;
+    oct_recipe recipe;
+    int i = 0;
+    if (!word)
+        return OCT_OK;
+    while (i < N_FORMATS && strcasecmp(word, formats[i].word) != 0)
+        i++;
+    if (i == N_FORMATS)
+        return oct_loader_fail(l, setting->place, key, "the format is unknown",
+                               "one of E4M3, E5M2, HYBRID, HIF8", setting->value);
+    if (!*name || oct_recipe_parse(*name, &recipe, NULL) ||
+        (recipe.format[OCT_ROLE_INPUT] == formats[i].inputs &&
+         recipe.format[OCT_ROLE_GRAD] == formats[i].grads))
+        return OCT_OK;
+    if (recipe.granularity != OCT_MX)
+        return oct_loader_fail(l, setting->place, key, "the recipe has other formats",
+                               "no format beside such a recipe", setting->value);
+    if (!formats[i].roles)
+        return oct_loader_fail(l, setting->place, key,
+                               "HiF8 is for one scale a tensor, and the recipe is for blocks",
+                               "the recipe hif8 instead", setting->value);
+    char *text = oct_arena_alloc(l->builder.arena, RECIPE_BYTES);
+    if (!text)
+        return oct_fail_memory(l->builder.err);
+    snprintf(text, RECIPE_BYTES, "dynamic_mx-1-%d-32_%s", (int)recipe.weight_block_rows,
+             formats[i].roles);
+    *name = text;
+    return OCT_OK;
+}
+
+static oct_status check_block_size(oct_loader *l) {
+    const oct_setting *setting = setting_of(l, PLAN "block_size");
+    if (number_of(l, PLAN "block_size", 32) == 32)
+        return OCT_OK;
+    return oct_loader_fail(l, setting->place, setting->name ? setting->name : PLAN "block_size",
+                           "a block has 32 elements", "32", setting->value);
+}
+
+static oct_status finish_plan(oct_loader *l) {
+    finish_llm_plan(l);
+    return finish_quant_gmm(l);
+}
+
+static oct_status finish_optimizer(oct_loader *l) {
+    enum { ADAMW_SWAP = 2 }; /* the row's third word */
+    if ((unsigned)l->job->optimizer.name == ADAMW_SWAP)
+        l->job->optimizer.name = OCT_JOB_ADAMW;
+    return OCT_OK;
+}
+
 oct_status oct_loader_finish_mindspeed(oct_loader *l) {
-    oct_status status = finish_model(l);
-    if (!status) {
-        finish_schedule(l);
-        finish_batch(l);
-        finish_checkpoint(l);
-        status = check_lr_min(l);
-    }
-    if (!status)
-        status = finish_shards(l);
-    if (!status)
-        status = finish_recompute(l);
-    return status ? status : check_plan(l);
+    static oct_status (*const parts[])(oct_loader *) = {
+        check_lr_min, finish_validation, finish_shards, finish_recompute, finish_optimizer,
+        finish_plan,  finish_format,     check_plan,    check_block_size};
+    oct_status status = oct_loader_refuse(l, finish_model(l), OCT_REFUSED_MODEL);
+    finish_schedule(l);
+    finish_batch(l);
+    finish_checkpoint(l);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && !status; i++)
+        status = oct_loader_refuse(l, parts[i](l), OCT_REFUSED_BY_PLACE);
+    return status;
 }

@@ -8,7 +8,12 @@
 
 #include "config/settings.h"
 
+/* Before rows are filled: a key that MindSpeed has in several spellings goes to one row. */
+oct_status oct_loader_merge_spellings(oct_loader *l);
 /* After all keys are collected and those with members of their own are stored. */
 oct_status oct_loader_finish_mindspeed(oct_loader *l);
+/* After the command line replaced what it sets: what the file asks for and can't be. All three
+ * refuse what is wrong; their status is of other failures. */
+oct_status oct_loader_check_mindspeed(oct_loader *l);
 
 #endif

@@ -4,6 +4,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "config/collect.h"
+#include "config/refusals.h"
 #include "config/text.h"
 
 #define MAX_NAME 256
@@ -28,7 +30,7 @@ static oct_status replace_entry(oct_loader *l, oct_setting *setting, const char 
     oct_value *entry = oct_value_copy(&l->builder, value);
     if (!entry)
         return l->builder.err->status;
-    *setting = (oct_setting){table, OCT_COMMAND_LINE};
+    *setting = (oct_setting){.value = table, .place = OCT_COMMAND_LINE};
     return oct_value_append(&l->builder, table, name, strlen(name), entry);
 }
 
@@ -39,14 +41,28 @@ typedef struct argument {
     int used;          /* how many arguments it took */
 } argument;
 
-/* "section.no_flag" or "section.no-flag" without the no; false when it has none. */
-static bool strip_no(char *name) {
-    char *dot = strrchr(name, '.');
-    char *last = dot ? dot + 1 : name;
-    if (strncmp(last, "no_", 3) != 0 && strncmp(last, "no-", 3) != 0)
+/* Takes a "no_" or "no-" away from the start of `part`; false when there is none. */
+static bool strip_no(char *part) {
+    if (strncmp(part, "no_", 3) != 0 && strncmp(part, "no-", 3) != 0)
         return false;
-    memmove(last, last + 3, strlen(last + 3) + 1);
+    memmove(part, part + 3, strlen(part + 3) + 1);
     return true;
+}
+
+static bool is_below(const char *name, const char *section) {
+    size_t n = strlen(section);
+    return strncmp(name, section, n) == 0 && name[n] == '.';
+}
+
+/* A key that may be a list or a section, and the keys of that section, replace each other. */
+static void forget_kin(oct_loader *l, const oct_key *key) {
+    if (!l->state->mindspeed)
+        return;
+    for (size_t i = 0; i < oct_schema_mindspeed.n; i++) {
+        const char *name = oct_schema_mindspeed.keys[i].name;
+        if (is_below(name, key->name) || is_below(key->name, name))
+            l->state->mindspeed[i] = (oct_setting){0};
+    }
 }
 
 static oct_status set_row(oct_loader *l, const oct_key *key, oct_setting *setting,
@@ -54,7 +70,13 @@ static oct_status set_row(oct_loader *l, const oct_key *key, oct_setting *settin
     const oct_value *value = oct_loader_parse_text(l, key, text);
     if (!value)
         return l->builder.err->status;
-    *setting = (oct_setting){value, OCT_COMMAND_LINE};
+    forget_kin(l, key);
+    if (value->kind == OCT_VALUE_TABLE &&
+        oct_schema_has_section(oct_loader_schema(l), key->name, strlen(key->name))) {
+        *setting = (oct_setting){0};
+        return oct_loader_collect(l, value, key->name);
+    }
+    *setting = (oct_setting){.value = value, .place = OCT_COMMAND_LINE};
     return OCT_OK;
 }
 
@@ -95,6 +117,20 @@ static oct_status set_entry(oct_loader *l, oct_setting *setting, const char *nam
     return value ? replace_entry(l, setting, name, value) : l->builder.err->status;
 }
 
+/* The bool that `--section.no-flag` or `--no-section.flag` turns off, or NULL. */
+static const oct_key *find_turned_off(oct_loader *l, const argument *a, oct_setting **setting) {
+    for (int whole = 0; whole < 2; whole++) {
+        argument positive = *a;
+        char *dot = strrchr(positive.name, '.');
+        const oct_key *key = NULL;
+        if (strip_no(dot && !whole ? dot + 1 : positive.name))
+            key = oct_loader_find(l, positive.name, strlen(positive.name), setting);
+        if (key && key->type == OCT_KEY_BOOL)
+            return key;
+    }
+    return NULL;
+}
+
 static oct_status apply_one(oct_loader *l, argument *a, const char *next) {
     oct_setting *setting;
     const char *rest;
@@ -103,20 +139,17 @@ static oct_status apply_one(oct_loader *l, argument *a, const char *next) {
         return set_known(l, key, setting, a, next);
     if (oct_loader_find_table(l, a->name, &setting, &rest))
         return set_entry(l, setting, rest, a, next);
-    argument positive = *a;
-    if (strip_no(positive.name) &&
-        (key = oct_loader_find(l, positive.name, strlen(positive.name), &setting)) &&
-        key->type == OCT_KEY_BOOL) {
+    key = find_turned_off(l, a, &setting);
+    if (key) {
         if (a->value)
             return oct_fail(l->builder.err, OCT_INVALID,
                             "%s: --%s: a no-flag takes no value; got \"%.100s\"", OCT_COMMAND_LINE,
                             a->name, a->value);
         return set_row(l, key, setting, "false");
     }
-    oct_loader_unknown(l, OCT_COMMAND_LINE, a->name, "key");
     if (!a->value && next && strncmp(next, "--", 2) != 0)
         a->used++; /* most likely its value: the unknown key is the error to tell */
-    return OCT_OK;
+    return oct_loader_unknown(l, OCT_COMMAND_LINE, a->name, "key");
 }
 
 /* Fills *a with the name, and the value after `=`; false when it isn't `--name...`. */
@@ -192,11 +225,12 @@ oct_status oct_loader_apply_overrides(oct_loader *l, const char *const *override
     argument a;
     for (int i = 0; i < n && !status; i += a.used) {
         if (!split(overrides[i], &a))
-            return fail_argument(l, overrides[i]);
-        if (is_config_file(&a))
+            status = fail_argument(l, overrides[i]);
+        else if (is_config_file(&a))
             a.used += a.value ? 0 : 1;
         else
             status = apply_one(l, &a, i + 1 < n ? overrides[i + 1] : NULL);
+        status = oct_loader_refuse(l, status, OCT_REFUSED_BY_PLACE);
     }
     return status;
 }

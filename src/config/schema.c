@@ -39,15 +39,15 @@ static size_t section_length(const char *name) {
 
 /* The row nearest to `name` among those of the section that is `length` long in it. */
 static const char *nearest_in_section(const oct_schema *schema, const char *name, size_t length) {
-    const char *best = NULL;
+    const char *best = NULL, *own = name + length + (length > 0);
     size_t best_distance = SIZE_MAX;
     for (size_t i = 0; i < schema->n; i++) {
         const char *row = schema->keys[i].name;
         if (section_length(row) != length || !same_name(row, name, length))
             continue;
-        const char *last = row + length + 1;
-        size_t distance = oct_edit_distance(name + length + 1, last);
-        if (distance < best_distance && oct_nearest_name(name + length + 1, &last, 1)) {
+        const char *last = row + length + (length > 0);
+        size_t distance = oct_edit_distance(own, last);
+        if (distance < best_distance && oct_nearest_name(own, &last, 1)) {
             best = row;
             best_distance = distance;
         }
@@ -71,7 +71,7 @@ static bool near_in_both_parts(const char *name, size_t length, const char *row)
 
 const char *oct_schema_nearest(const oct_schema *schema, const char *name) {
     size_t length = section_length(name);
-    const char *near = length ? nearest_in_section(schema, name, length) : NULL;
+    const char *near = nearest_in_section(schema, name, length);
     if (near)
         return near;
     const char *last = length ? name + length + 1 : name;

@@ -53,7 +53,8 @@ typedef struct oct_key {
     const char *choices;   /* "a|b|c" */
     ptrdiff_t offset;      /* of the member of oct_job; -1: none */
     const char *meaning;   /* for the user: what it does, or why it has no effect */
-    const char *target;    /* YAML: the TOML key that names the same member, or NULL */
+    const char *target;    /* YAML: the TOML key that names the same member, or the key of this form
+                              that this one is another spelling of, or NULL */
     oct_job_effect effect; /* of a used key; a YAML key with a target has that one's */
 } oct_key;
 

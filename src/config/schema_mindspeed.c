@@ -18,6 +18,9 @@
 /* Worked into members by mindspeed.c. */
 #define MEANS(type, name, target, range, choices, fallback, meaning)                               \
     ROW(type, OF_TARGET, name, OCT_NO_MEMBER, target, OCT_RANGE_##range, choices, fallback, meaning)
+/* Another spelling of a key of this form. */
+#define ALSO(type, name, key, choices, fallback, meaning)                                          \
+    ROW(type, OF_TARGET, name, OCT_NO_MEMBER, key, 0, choices, fallback, meaning)
 #define INERT(type, name, fallback, meaning)                                                       \
     { name, OCT_KEY_##type, OCT_KEY_INERT, fallback, 0, NULL, OCT_NO_MEMBER, meaning, NULL, 0 }
 #define UNSUPPORTED(type, name, choices, fallback, meaning)                                        \
@@ -26,17 +29,127 @@
             NULL, 0                                                                                \
     }
 
+#define UNSUPPORTED_FLAG(name, meaning) UNSUPPORTED(BOOL, name, NULL, "false", meaning)
+
 #define PLAN "training.quantization_plan."
-#define BASIC "data.dataset_param.basic_parameters."
+#define STATIC "tools.profile.static_param."
+#define MEMORY "tools.memory_profile."
+#define BASIC "basic_parameters."
 #define LOADER "data.dataloader_param."
+#define VALIDATION "data.val_dataset_param."
 static const char text_only[] = "texts alone are read";
 static const char no_workers[] = "tokens are mapped from the file; there are no loader processes";
 static const char no_profiler[] = "there is no profiler";
+static const char whole[] = "a data set is read whole";
+static const char own_validation[] = "validation has a data set of its own";
+static const char no_images[] = "texts alone are read; there are no images, videos or sounds";
 static const char tuning[] = "tuning of another device";
 static const char same_result[] = "the result doesn't depend on it";
 static const char derived[] = "follows from the number of ranks";
+static const char no_aux[] = "used with router_aux_loss_coef only";
+static const char no_tensor[] = "used with tensor parallelism only";
+static const char llm[] = "MindSpeed LLM's word for this key of training.quantization_plan";
 static const char no_muon[] = "used with Muon only";
 static const char no_lora[] = "used with LoRA only";
+
+/* What a file's features and, in some, its model have. */
+#define CHUNK_LOSS(section)                                                                        \
+    INERT(BOOL, section "enable_chunk_loss", "false", same_result),                                \
+        INERT(STRING, section "chunkloss_plan.apply_module", "lm_head", same_result),              \
+        INERT(INT, section "chunkloss_plan.chunk_size", "1024", same_result),                      \
+        INERT(INT, section "chunkloss_plan.total_chunk_size", "4096", same_result),                \
+        INERT(STRING, section "chunkloss_plan.impl_type", "legacy", same_result),                  \
+        INERT(INT, section "chunkloss_plan.vocab_tile_size", "4096", same_result)
+
+#define LOSS "raw|default|per_sample_loss|per_token_loss"
+#define LOSS_TYPE(section)                                                                         \
+    UNSUPPORTED(WORD, section "loss_cfg.loss_type", LOSS, "raw",                                   \
+                "the loss is the mean over tokens, which these give for full sequences")
+
+/* A list, or a section. */
+#define RECOMPUTE_PLAN(section, meaning)                                                           \
+    ROW(ANY, COURSE, section "recompute_plan", OCT_NO_MEMBER, NULL, 0, NULL, "none",               \
+        "a list: as its apply_modules"),                                                           \
+        ROW(LIST, COURSE, section "recompute_plan.apply_modules", OCT_NO_MEMBER, NULL, 0, NULL,    \
+            "", meaning),                                                                          \
+        INERT(BOOL, section "recompute_plan.use_reentrant", "false", same_result), {               \
+        section "recompute_plan.op_replay_scopes", OCT_KEY_ANY, OCT_KEY_INERT, "[]", 0,            \
+            "name|apply_modules|save_rng|cache_ops", OCT_NO_MEMBER,                                \
+            "recomputing gives the same bits", NULL                                                \
+    }
+
+/* DatasetAttr: the names of a chat file's columns and tags. */
+#define ATTR(section)                                                                              \
+    INERT(BOOL, section "ranking", "false", text_only),                                            \
+        INERT(STRING, section "system", "none", text_only),                                        \
+        INERT(STRING, section "images", "none", text_only),                                        \
+        INERT(STRING, section "videos", "none", text_only),                                        \
+        INERT(STRING, section "audios", "none", text_only),                                        \
+        INERT(STRING, section "prompt", "none", text_only),                                        \
+        INERT(STRING, section "query", "none", text_only),                                         \
+        INERT(STRING, section "response", "none", text_only),                                      \
+        INERT(STRING, section "history", "none", text_only),                                       \
+        INERT(STRING, section "messages", "conversations", text_only),                             \
+        INERT(STRING, section "tools", "none", text_only),                                         \
+        INERT(STRING, section "role_tag", "from", text_only),                                      \
+        INERT(STRING, section "content_tag", "value", text_only),                                  \
+        INERT(STRING, section "user_tag", "human", text_only),                                     \
+        INERT(STRING, section "assistant_tag", "gpt", text_only),                                  \
+        INERT(STRING, section "observation_tag", "observation", text_only),                        \
+        INERT(STRING, section "function_tag", "function_call", text_only),                         \
+        INERT(STRING, section "system_tag", "system", text_only),                                  \
+        INERT(STRING, section "chosen", "none", text_only),                                        \
+        INERT(STRING, section "rejected", "none", text_only),                                      \
+        INERT(STRING, section "formatting", "sharegpt", text_only)
+
+/* ProcessorArguments. */
+#define PROCESSOR(section)                                                                         \
+    INERT(STRING, section "model_name_or_path", "none", "model.model_name_or_path names it"),      \
+        INERT(BOOL, section "use_fast_tokenizer", "true", "there is one tokenizer"),               \
+        UNSUPPORTED_FLAG(section "split_special_tokens", "special tokens of a text stay whole"),   \
+        INERT(INT, section "image_resolution", "512", no_images),                                  \
+        INERT(INT, section "video_resolution", "128", no_images),                                  \
+        INERT(INT, section "image_max_pixels", "589824", no_images),                               \
+        INERT(INT, section "image_min_pixels", "1024", no_images),                                 \
+        INERT(INT, section "video_max_pixels", "65536", no_images),                                \
+        INERT(INT, section "video_min_pixels", "256", no_images),                                  \
+        INERT(FLOAT, section "video_fps", "2.0", no_images),                                       \
+        INERT(INT, section "video_maxlen", "128", no_images),                                      \
+        INERT(BOOL, section "image_do_pan_and_scan", "false", no_images),                          \
+        INERT(BOOL, section "crop_to_patches", "false", no_images),                                \
+        INERT(BOOL, section "use_audio_in_video", "false", no_images),                             \
+        INERT(INT, section "audio_sampling_rate", "16000", no_images),                             \
+        INERT(BOOL, section "trust_remote_code", "false", "no remote code is run")
+
+/* DatasetArguments, with DataArguments as its basic_parameters, but for the keys that differ
+ * between training and validation. */
+#define DATASET(section)                                                                           \
+    INERT(STRING, section "dataset_type", "huggingface", text_only), ATTR(section "attr."),        \
+        PROCESSOR(section "preprocess_parameters."),                                               \
+        INERT(STRING, section BASIC "dataset_dir", "./data",                                       \
+              "paths are relative to the current folder"),                                         \
+        INERT(STRING, section BASIC "template", "none", text_only),                                \
+        INERT(STRING, section BASIC "chat_template", "none", text_only),                           \
+        INERT(STRING, section BASIC "tool_format", "none", text_only),                             \
+        INERT(BOOL, section BASIC "enable_thinking", "true", text_only),                           \
+        INERT(BOOL, section BASIC "train_on_prompt", "false", text_only),                          \
+        INERT(BOOL, section BASIC "mask_history", "false", text_only),                             \
+        INERT(STRING, section BASIC "cache_dir", "none", no_workers),                              \
+        INERT(BOOL, section BASIC "overwrite_cache", "false", no_workers),                         \
+        INERT(INT, section BASIC "preprocessing_batch_size", "1000", no_workers),                  \
+        INERT(INT, section BASIC "preprocessing_num_workers", "none", no_workers),                 \
+        INERT(BOOL, section BASIC "preprocess_on_fly", "false", no_workers),                       \
+        INERT(BOOL, section BASIC "async_preprocess", "false", no_workers),                        \
+        INERT(INT, section BASIC "async_preprocess_buffer_size", "none", no_workers),              \
+        INERT(BOOL, section BASIC "streaming", "false", no_workers),                               \
+        INERT(BOOL, section BASIC "packing", "none", "texts are always packed"),                   \
+        UNSUPPORTED_FLAG(section BASIC "neat_packing",                                             \
+                         "tokens attend to all before them in a sequence"),                        \
+        UNSUPPORTED(WORD, section BASIC "stage", "sft|pretrain", "none",                           \
+                    "reward models aren't supported"),                                             \
+        UNSUPPORTED(INT, section BASIC "max_samples", NULL, "none", whole),                        \
+        UNSUPPORTED(INT, section BASIC "val_max_samples", NULL, "none", whole),                    \
+        UNSUPPORTED(FLOAT, section BASIC "val_rate", NULL, "0.0", own_validation)
 
 static const oct_key keys[] = {
     SAME(STRING, "model.model_name_or_path", model.hf_assets_path, ANY, "./",
@@ -53,33 +166,37 @@ static const oct_key keys[] = {
     INERT(INT, "model.chunk_layer_chunks", "1", same_result),
     INERT(LIST, "model.chunk_layer_types", "", same_result),
     UNSUPPORTED(ANY, "model.models", NULL, "none", "models of several parts aren't supported"),
-    INERT(STRING, "model.loss_cfg.loss_type", "raw", same_result),
+    INERT(BOOL, "model.skip_flash_attn_recompute", "false", same_result),
+    CHUNK_LOSS("model."),
+    LOSS_TYPE("model."),
     INERT(BOOL, "model.loss_cfg.enable_chunk_loss", "false", same_result),
     INERT(INT, "model.loss_cfg.chunk_size", "1024", same_result),
     UNSUPPORTED(FLOAT, "model.loss_cfg.router_aux_loss_coef", NULL, "0.0",
                 "an auxiliary loss of the router isn't supported"),
+    ALSO(STRING, "model.quant_recipe_name", PLAN "recipe_name", NULL, "none", llm),
+    ALSO(STRING, "model.quant_format", PLAN "quant_format", NULL, "none", llm),
+    ALSO(INT, "model.quant_block_size", PLAN "block_size", NULL, "32", llm),
+    ALSO(LIST, "model.quant_apply_modules", PLAN "apply_modules", NULL, "model.layers.{*}", llm),
+    ALSO(LIST, "model.quant_ignored_modules", PLAN "ignored_modules", NULL, "*lm_head,*gate", llm),
+    ALSO(LIST, "model.quant_converters", PLAN "quant_converters", NULL, "quantize.linear.mx", llm),
+    ALSO(BOOL, "model.enable_fsdp_low_precision_all_gather",
+         PLAN "enable_fsdp_low_precision_all_gather", NULL, "true", llm),
+    ALSO(WORD, "model.fsdp_low_precision_all_gather_mode",
+         PLAN "fsdp_low_precision_all_gather_mode", "on-demand|all|minimal", "on-demand", llm),
 
-    INERT(STRING, "data.dataset_param.dataset_type", "huggingface", text_only),
-    INERT(TABLE, "data.dataset_param.attr", "none", text_only),
-    INERT(TABLE, "data.dataset_param.preprocess_parameters", "none", text_only),
-    SAME(STRING, BASIC "dataset", training.dataset_path, ANY, "none",
+    DATASET("data.dataset_param."),
+    SAME(STRING, "data.dataset_param." BASIC "dataset", training.dataset_path, ANY, "none",
          "a text, JSONL or packed file, or a folder of them"),
-    SAME(INT, BASIC "cutoff_len", training.seq_len, COUNT, "2048", "tokens a sequence"),
-    INERT(STRING, BASIC "dataset_dir", "./data", "paths are relative to the current folder"),
-    INERT(STRING, BASIC "template", "none", text_only),
-    INERT(BOOL, BASIC "enable_thinking", "false", text_only),
-    INERT(BOOL, BASIC "train_on_prompt", "false", text_only),
-    INERT(BOOL, BASIC "mask_history", "false", text_only),
-    INERT(STRING, BASIC "cache_dir", "none", no_workers),
-    INERT(BOOL, BASIC "overwrite_cache", "false", no_workers),
-    INERT(INT, BASIC "preprocessing_batch_size", "1000", no_workers),
-    INERT(INT, BASIC "preprocessing_num_workers", "16", no_workers),
-    INERT(BOOL, BASIC "preprocessing_on_fly", "false", no_workers),
-    INERT(BOOL, BASIC "streaming", "false", no_workers),
-    INERT(BOOL, BASIC "packing", "false", "texts are always packed"),
-    INERT(ANY, BASIC "val_dataset", "none", "validation is a TOML key: validation.dataset_path"),
-    INERT(FLOAT, BASIC "val_size", "0.0", "validation is a TOML key: validation.dataset_path"),
-    UNSUPPORTED(INT, BASIC "max_samples", NULL, "none", "a data set is read whole"),
+    SAME(INT, "data.dataset_param." BASIC "cutoff_len", training.seq_len, COUNT, "1024",
+         "tokens a sequence"),
+    DATASET(VALIDATION),
+    SAME(STRING, VALIDATION BASIC "dataset", validation.dataset_path, ANY, "none",
+         "validation data: a text, JSONL or packed file, or a folder of them"),
+    MEANS(INT, VALIDATION BASIC "cutoff_len", "validation.seq_len", COUNT, NULL, "1024",
+          "tokens a sequence of it; without validation data of its own: as of the training data"),
+    UNSUPPORTED(STRING, VALIDATION BASIC "val_dataset", NULL, "none", own_validation),
+    MEANS(STRING, "data.dataset_param." BASIC "val_dataset", "validation.dataset_path", ANY, NULL,
+          "none", "validation data, where data.val_dataset_param names none"),
     INERT(BOOL, LOADER "pin_memory", "false", no_workers),
     INERT(BOOL, LOADER "shuffle", "true", "sequences are always shuffled, by the seed"),
     INERT(STRING, LOADER "dataloader_mode", "sampler", no_workers),
@@ -88,31 +205,48 @@ static const oct_key keys[] = {
     INERT(INT, LOADER "num_workers", "2", no_workers),
     INERT(INT, LOADER "prefetch_factor", "none", no_workers),
     INERT(INT, LOADER "seed", "42", "training.seed seeds the order of data too"),
-    INERT(TABLE, LOADER "collate_param", "none", text_only),
+    INERT(STRING, LOADER "collate_param.collator_id", "none", text_only),
+    INERT(STRING, LOADER "collate_param.model_name", "none", text_only),
+    INERT(BOOL, LOADER "collate_param.ignore_pad_token_for_loss", "false", "there is no padding"),
+    INERT(INT, LOADER "collate_param.pad_to_multiple_of", "8", "there is no padding"),
+    INERT(BOOL, LOADER "enable_preload", "false", no_workers),
 
     MEANS(BOOL, "features.recompute", "activation_checkpoint.mode", ANY, NULL, "false",
           "run layers again in the backward pass to save memory"),
-    ROW(ANY, COURSE, "features.recompute_plan", OCT_NO_MEMBER, NULL, 0, NULL, "none",
-        "which modules; a list, or a table with apply_modules"),
-    INERT(TABLE, "features.swap_plan", "none", tuning),
-    INERT(STRING, "features.loss_cfg.loss_type", "raw", same_result),
+    RECOMPUTE_PLAN("features.", "which modules; the plan may also be the list itself"),
+    INERT(FLOAT, "features.swap_plan.capacity_mb", "1024.0", tuning),
+    INERT(FLOAT, "features.swap_plan.keep_rate", "0.0", tuning),
+    INERT(BOOL, "features.swap_plan.enable_prefetch", "true", tuning),
+    INERT(FLOAT, "features.swap_plan.cpu_arena_slab_size_mb", "2048.0", tuning),
+    INERT(STRING, "features.swap_plan.cpu_arena_pool_policy", "standard", tuning),
+    INERT(BOOL, "features.swap_plan.pin_memory", "true", tuning),
+    INERT(STRING, "features.swap_plan.eviction_policy", "fifo", tuning),
+    LOSS_TYPE("features."),
     UNSUPPORTED(FLOAT, "features.loss_cfg.router_aux_loss_coef", NULL, "0.0",
                 "an auxiliary loss of the router isn't supported"),
     INERT(BOOL, "features.loss_cfg.router_aux_loss_offload", "false", tuning),
-    INERT(BOOL, "features.enable_chunk_loss", "false", same_result),
+    INERT(STRING, "features.loss_cfg.router_aux_loss_type", "local", no_aux),
+    INERT(BOOL, "features.loss_cfg.router_aux_loss_use_attention_mask", "false", no_aux),
+    CHUNK_LOSS("features."),
     INERT(BOOL, "features.enable_dynamic_chunk_loss", "false", same_result),
-    INERT(TABLE, "features.chunkloss_plan", "none", same_result),
     INERT(BOOL, "features.enable_activation_offload", "false", tuning),
-    INERT(TABLE, "features.activation_offload_plan", "none", tuning),
+    INERT(LIST, "features.activation_offload_plan.apply_modules", "", tuning),
+    INERT(STRING, "features.activation_offload_plan.impl", "legacy", tuning),
     INERT(BOOL, "features.enable_chunk_mbs", "false", same_result),
-    INERT(TABLE, "features.chunkmbs_plan", "none", same_result),
+    INERT(LIST, "features.chunkmbs_plan.apply_modules", "", same_result),
+    INERT(INT, "features.chunkmbs_plan.chunk_mbs", "1", same_result),
+    INERT(INT, "features.chunkmbs_plan.batch_dim", "0", same_result),
+    INERT(ANY, "features.chunkmbs_plan.chunk_arg_indexs", "[0]", same_result),
+    INERT(LIST, "features.chunkmbs_plan.chunk_kwarg_names", "", same_result),
     INERT(BOOL, "features.enable_ep_balance", "false", tuning),
-    INERT(TABLE, "features.ep_balance_plan", "none", tuning),
+    INERT(INT, "features.ep_balance_plan.max_dup_experts_num", "2", tuning),
     INERT(BOOL, "features.skip_moe_pad_tokens", "false", same_result),
 
     MEANS(ANY, "parallel.fully_shard_parallel_size", "parallelism.data_parallel_shard_degree", ANY,
           NULL, "auto", "ranks that share one copy of the model; auto: all"),
+    INERT(BOOL, "parallel.pregather", "false", same_result),
     INERT(LIST, "parallel.fsdp_plan.apply_modules", "", "every layer is gathered as one"),
+    INERT(LIST, "parallel.fsdp_plan.sub_modules_to_wrap", "", "every layer is gathered as one"),
     UNSUPPORTED(LIST, "parallel.fsdp_plan.ignored_modules", NULL, "", "every parameter is sharded"),
     ROW(CHOICE, OF_TARGET, "parallel.fsdp_plan.param_dtype", AT(training.mixed_precision_param),
         "training.mixed_precision_param", 0, "fp32|bf16", "bf16",
@@ -140,15 +274,18 @@ static const oct_key keys[] = {
     INERT(INT, "parallel.expert_data_parallel_size", "1", derived),
     UNSUPPORTED(INT, "parallel.tensor_parallel_size", NULL, "1",
                 "tensor parallelism isn't supported"),
-    INERT(TABLE, "parallel.tp_plan", "none", "used with tensor parallelism only"),
+    INERT(LIST, "parallel.tp_plan.colwise_parallel", "", no_tensor),
+    INERT(LIST, "parallel.tp_plan.rowwise_parallel", "", no_tensor),
+    INERT(LIST, "parallel.tp_plan.sequence_parallel", "", no_tensor),
+    UNSUPPORTED(INT, "parallel.context_parallel_size", NULL, "1",
+                "context parallelism isn't supported"),
     UNSUPPORTED(INT, "parallel.ring_attention_size", NULL, "1",
                 "context parallelism isn't supported"),
     UNSUPPORTED(INT, "parallel.ulysses_parallel_size", NULL, "1",
                 "context parallelism isn't supported"),
     MEANS(BOOL, "parallel.recompute", "activation_checkpoint.mode", ANY, NULL, "false",
           "as features.recompute"),
-    ROW(ANY, COURSE, "parallel.recompute_plan", OCT_NO_MEMBER, NULL, 0, NULL, "none",
-        "as features.recompute_plan"),
+    RECOMPUTE_PLAN("parallel.", "as features.recompute_plan.apply_modules"),
 
     SAME(INT, "training.micro_batch_size", training.local_batch_size, COUNT, "1",
          "sequences a rank takes at a time"),
@@ -179,7 +316,9 @@ static const oct_key keys[] = {
     SAME(FLOAT, "training.adam_eps", optimizer.eps, NORMAL, "1e-8",
          "added to the denominator; above 0"),
     ROW(CHOICE, OF_TARGET, "training.optimizer", AT(optimizer.name), "optimizer.name", 0,
-        "adamw|adam", "adamw", "the update rule"),
+        "adamw|adam|adamw_swap", "adamw",
+        "the update rule; adamw_swap is adamw, whose states needn't be swapped here"),
+    INERT(FLOAT, "training.mem_fraction_static", "0.8", tuning),
     INERT(BOOL, "training.adam_fused", "true", "there is one implementation"),
     INERT(FLOAT, "training.matched_adamw_rms", "0.2", no_muon),
     INERT(FLOAT, "training.muon_momentum", "0.95", no_muon),
@@ -201,19 +340,37 @@ static const oct_key keys[] = {
     SAME(BOOL, "training.no_save_optim", checkpoint.last_save_model_only, ANY, "false",
          "the last save holds the weights alone"),
     INERT(BOOL, "training.no_save_rng", "false", "random numbers follow from seed and step"),
+    MEANS(WORD, "training.load_format", "checkpoint.initial_load_in_hf", ANY, "auto|hf|dcp", "auto",
+          "of training.load: a Hugging Face folder (hf), a checkpoint (dcp), or what it is"),
+    ROW(WORD, COURSE, "training.save_format", OCT_NO_MEMBER, NULL, 0, "auto|hf|dcp", "auto",
+        "hf only where nothing is saved: a run saves checkpoints of its own form"),
+    ROW(WORD, COURSE, "training.save_ckpt_dtype", OCT_NO_MEMBER, NULL, 0, "fp32|fp16|bf16", "none",
+        "others than fp32 only where nothing is saved: a checkpoint holds the fp32 masters"),
     INERT(BOOL, "training.load_strict", "false", "a checkpoint is always checked whole"),
     INERT(BOOL, "training.load_rank0_and_broadcast", "false", same_result),
     INERT(STRING, "training.ckpt_manager", "dcp", "there is one form of checkpoint"),
     INERT(BOOL, "training.save_async", "false", "a save is done before the next step"),
     UNSUPPORTED(STRING, "training.load_checkpoint_path", NULL, "none", "training.load names it"),
     INERT(INT, "training.save_steps", "0", "training.save_interval counts"),
+    MEANS(INT, "training.val_interval", "validation.freq", INDEX, NULL, "0",
+          "steps between validations; 0: none"),
+    MEANS(INT, "training.val_micro_batch_size", "validation.local_batch_size", COUNT, NULL, "none",
+          "sequences a rank takes at a time; none: training.micro_batch_size"),
+    INERT(INT, "training.manual_gc_interval", "0", "there is no garbage collector"),
     SAME(INT, "training.log_interval", metrics.log_freq, COUNT, "1", "steps between log lines"),
     INERT(BOOL, "training.use_deter_comp", "false", "results are always deterministic"),
     INERT(BOOL, "training.enable_full_determinism", "false", "results are always deterministic"),
     INERT(BOOL, "training.allow_hf32", "none", tuning),
     INERT(BOOL, "training.init_model_with_meta_device", "false", same_result),
     INERT(LIST, "training.plugin", "", "models and data readers are built in"),
-    INERT(TABLE, "training.profile", "none", no_profiler),
+    INERT(BOOL, "training.profile.enable", "false", no_profiler),
+    INERT(INT, "training.profile.start_step", "1", no_profiler),
+    INERT(INT, "training.profile.end_step", "2", no_profiler),
+    INERT(STRING, "training.profile.save_path", "./profiling", no_profiler),
+    INERT(BOOL, "training.profile.record_shapes", "true", no_profiler),
+    INERT(BOOL, "training.profile.with_memory", "true", no_profiler),
+    INERT(BOOL, "training.profile.with_stack", "true", no_profiler),
+    INERT(ANY, "training.profile.ranks", "[0]", no_profiler),
     UNSUPPORTED(BOOL, "training.lora.enable", NULL, "false", "LoRA isn't supported"),
     INERT(INT, "training.lora.rank", "8", no_lora),
     INERT(FLOAT, "training.lora.alpha", "16", no_lora),
@@ -221,6 +378,8 @@ static const oct_key keys[] = {
     INERT(FLOAT, "training.lora.dropout", "0.0", no_lora),
     INERT(ANY, "training.lora.init_lora_weights", "true", no_lora),
     INERT(STRING, "training.lora.pretrained_lora_path", "none", no_lora),
+    INERT(LIST, "training.lora.lora_target_modules_support", "", no_lora),
+    INERT(BOOL, "training.lora.disable_peft_moe_conversion", "true", no_lora),
 
     OWN(STRING, RESULT, PLAN "recipe_name", quantization_plan.recipe_name, "none",
         "the recipe; required in a plan"),
@@ -235,8 +394,46 @@ static const oct_key keys[] = {
     ROW(WORD, COURSE, PLAN "fsdp_low_precision_all_gather_mode",
         AT(quantization_plan.fsdp_low_precision_all_gather_mode), NULL, 0, "on-demand|all|minimal",
         "on-demand", "which orientations are gathered"),
+    ALSO(STRING, PLAN "quant_recipe", PLAN "recipe_name", NULL, "none", "as recipe_name"),
+    ALSO(LIST, PLAN "quant_apply_modules", PLAN "apply_modules", NULL, "model.layers.{*}",
+         "as apply_modules"),
+    ALSO(LIST, PLAN "quant_ignored_modules", PLAN "ignored_modules", NULL, "lm_head,gate",
+         "as ignored_modules"),
+    ALSO(LIST, PLAN "converters", PLAN "quant_converters", NULL,
+         "quantize.linear.mx,quantize.moe.mx", "as quant_converters"),
+    ROW(STRING, RESULT, PLAN "quant_format", OCT_NO_MEMBER, NULL, 0, NULL, "none",
+        "formats of an mxfp8 recipe: E4M3, E5M2 or HYBRID (gradients in E5M2); none: the recipe's "
+        "own"),
+    ROW(INT, RESULT, PLAN "block_size", OCT_NO_MEMBER, NULL, OCT_RANGE_COUNT, NULL, "32",
+        "of an mxfp8 recipe: 32 alone"),
+    ROW(BOOL, RESULT, PLAN "quant_gmm", OCT_NO_MEMBER, NULL, 0, NULL, "false",
+        "true: experts are quantized too, as with quantize.moe.mx"),
+    UNSUPPORTED(TABLE, PLAN "extra_args", NULL, "none", "nothing reads them"),
 
-    INERT(TABLE, "tools", "none", no_profiler),
+    INERT(BOOL, "tools.profile.enable", "false", no_profiler),
+    INERT(STRING, "tools.profile.profile_type", "static", no_profiler),
+    INERT(ANY, "tools.profile.ranks", "[0]", no_profiler),
+    INERT(STRING, STATIC "level", "level1", no_profiler),
+    INERT(BOOL, STATIC "with_stack", "false", no_profiler),
+    INERT(BOOL, STATIC "with_memory", "false", no_profiler),
+    INERT(BOOL, STATIC "record_shapes", "false", no_profiler),
+    INERT(BOOL, STATIC "with_cpu", "false", no_profiler),
+    INERT(STRING, STATIC "save_path", "./profiling", no_profiler),
+    INERT(INT, STATIC "start_step", "10", no_profiler),
+    INERT(INT, STATIC "end_step", "11", no_profiler),
+    INERT(BOOL, STATIC "data_simplification", "false", no_profiler),
+    INERT(STRING, STATIC "aic_metrics_type", "PipeUtilization", no_profiler),
+    INERT(BOOL, STATIC "analyse_flag", "true", no_profiler),
+    INERT(BOOL, MEMORY "enable", "false", no_profiler),
+    INERT(INT, MEMORY "start_step", "1", no_profiler),
+    INERT(INT, MEMORY "end_step", "2", no_profiler),
+    INERT(STRING, MEMORY "save_path", "./memory_snapshot", no_profiler),
+    INERT(ANY, MEMORY "dump_ranks", "[0]", no_profiler),
+    INERT(STRING, MEMORY "stacks", "all", no_profiler),
+    INERT(INT, MEMORY "max_entries", "none", no_profiler),
+    INERT(BOOL, MEMORY "mem_info", "false", no_profiler),
+
+    UNSUPPORTED(TABLE, "gpt_args", NULL, "none", "jobs of the Megatron back end aren't read"),
 };
 
 const oct_schema oct_schema_mindspeed = {keys, sizeof keys / sizeof keys[0]};

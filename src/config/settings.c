@@ -34,38 +34,6 @@ const oct_schema *oct_loader_schema(const oct_loader *l) {
     return l->state->mindspeed ? &oct_schema_mindspeed : &oct_schema_titan;
 }
 
-/* "a." is an empty key in a; false: another name. */
-static bool is_empty_key(oct_loader *l, const char *place, const char *name) {
-    size_t n = strlen(name);
-    if (n > 0 && name[n - 1] != '.')
-        return false;
-    if (n <= 1)
-        oct_fail(&l->unknown, OCT_INVALID, "%s: a key is empty; expected a name", place);
-    else
-        oct_fail(&l->unknown, OCT_INVALID, "%s: %s%.*s: a key in it is empty; expected a name",
-                 place, oct_loader_dashes(place), (int)n - 1, name);
-    return true;
-}
-
-void oct_loader_unknown(oct_loader *l, const char *place, const char *name, const char *what) {
-    char section[128];
-    const char *near = NULL;
-    if (is_empty_key(l, place, name))
-        return;
-    if (strcmp(what, "section") != 0)
-        near = oct_schema_nearest(oct_loader_schema(l), name);
-    else if (oct_schema_nearest_section(oct_loader_schema(l), name, section, sizeof section))
-        near = section;
-    const char *dashes = oct_loader_dashes(place);
-    if (near)
-        oct_fail(&l->unknown, OCT_INVALID, "%s: %s%s: unknown %s; the nearest known one is %s%s",
-                 place, dashes, name, what, dashes, near);
-    else
-        oct_fail(&l->unknown, OCT_INVALID,
-                 "%s: %s%s: unknown %s; `octet train --help` lists the known ones", place, dashes,
-                 name, what);
-}
-
 const char *oct_loader_dashes(const char *place) {
     return strcmp(place, OCT_COMMAND_LINE) == 0 ? "--" : "";
 }
@@ -155,6 +123,8 @@ const char *oct_job_name(const oct_job *job, const char *key) {
     const oct_setting *setting = find_setting(job, key, &entry);
     if (setting)
         return setting->name && !entry ? setting->name : key;
+    if (oct_schema_find(&oct_schema_mindspeed, key, strlen(key))) /* others may spell it too */
+        return key;
     for (size_t i = 0; i < oct_schema_mindspeed.n && job->form == OCT_JOB_MINDSPEED; i++) {
         const oct_key *row = &oct_schema_mindspeed.keys[i];
         if (row->target && strcmp(row->target, key) == 0)
@@ -187,6 +157,18 @@ const char *oct_job_blame(const oct_job *job, const char *const *keys, size_t n)
 bool oct_job_is_set(const oct_job *job, const char *key) {
     const oct_value *entry;
     return find_setting(job, key, &entry) != NULL;
+}
+
+bool oct_job_is_npu(const oct_job *job) {
+    static const char *const keys[] = {"job.custom_config_module",
+                                       "experimental.custom_args_module"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const oct_key *key = oct_schema_find(&oct_schema_titan, keys[i], strlen(keys[i]));
+        const oct_value *value = job->state->titan[key - oct_schema_titan.keys].value;
+        if (value && value->kind == OCT_VALUE_STRING && *value->string)
+            return true;
+    }
+    return false;
 }
 
 static void log_inert(const oct_schema *schema, const oct_setting *settings) {

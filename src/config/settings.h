@@ -12,7 +12,7 @@
 typedef struct oct_setting {
     const oct_value *value; /* NULL: not set */
     const char *place;      /* "FILE:LINE" or "command line" */
-    const char *name;       /* by which a YAML job calls the TOML key of this row; else NULL */
+    const char *name;       /* by which the user calls it, where that isn't the row's; else NULL */
 } oct_setting;
 
 struct oct_job_state {
@@ -23,11 +23,14 @@ struct oct_job_state {
 
 #define OCT_COMMAND_LINE "command line"
 
+typedef struct oct_refusal oct_refusal;
+
 typedef struct oct_loader {
     oct_value_builder builder;
     oct_job *job;
     struct oct_job_state *state;
-    oct_error unknown; /* the first unknown key: told after the checks that explain it better */
+    oct_refusal *refusals; /* what is wrong, in the order in which it is told: see refusals.h */
+    size_t n_refusals, n_untold;
 } oct_loader;
 
 /* The row `name` of the file's own form or, in a YAML job, of the TOML form too; *setting is its
@@ -39,8 +42,6 @@ const oct_key *oct_loader_find_table(oct_loader *l, const char *name, oct_settin
                                      const char **rest);
 /* The schema of the file's form. */
 const oct_schema *oct_loader_schema(const oct_loader *l);
-/* Records an unknown key or section, with its nearest neighbour. */
-void oct_loader_unknown(oct_loader *l, const char *place, const char *name, const char *what);
 
 /* What stands before a key that was set at `place`: the dashes of an option, or nothing. */
 const char *oct_loader_dashes(const char *place);

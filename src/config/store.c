@@ -3,11 +3,14 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
+#include "base/nearest.h"
 #include "config/text.h"
 
+#define MAX_ENTRY_KEYS 8
 #define MAX_COUNT 2147483647.0 /* products of two counts fit in 64 bits */
 
 static oct_status fail_row(oct_loader *l, const oct_key *key, const char *place, const char *what,
@@ -104,7 +107,6 @@ static const char *unsupported_word(const char *name, const char *word) {
         {"training.optimizer", "muon", "Muon isn't supported"},
         {"activation_checkpoint.mode", "memory_budget",
          "a memory budget isn't supported: there is no compiler to keep it"},
-        {"checkpoint.export_dtype", "float16", "an export in float16 isn't supported"},
         {"training.mixed_precision_param", "float16", "activations in float16 aren't supported"},
         {"parallel.fsdp_plan.param_dtype", "fp16", "activations in float16 aren't supported"},
     };
@@ -119,15 +121,22 @@ static oct_status fail_word(oct_loader *l, const oct_key *key, const oct_value *
     const char *what = key->kind == OCT_KEY_UNSUPPORTED
                            ? key->meaning
                            : unsupported_word(key->name, value->string);
+    if (strcmp(key->name, "model.name") == 0)
+        what = "the model isn't supported";
     return fail_row(l, key, place, what ? what : "the word is unknown", value);
 }
 
 static oct_status store_choice(oct_loader *l, const oct_key *key, const oct_value *value,
                                const char *place) {
+    void *member = member_of(l, key);
+    if (value->kind == OCT_VALUE_NULL) { /* of a word whose default is none */
+        if (member)
+            *(const char **)member = NULL;
+        return OCT_OK;
+    }
     int index = find_choice(key->choices, value->string);
     if (index < 0)
         return fail_word(l, key, value, place);
-    void *member = member_of(l, key);
     if (member && key->type == OCT_KEY_CHOICE)
         *(unsigned *)member = (unsigned)index;
     else if (member)
@@ -176,8 +185,8 @@ static oct_status store_table(oct_loader *l, const oct_key *key, const oct_value
 
 /* The type the row wants, loosely: null where the default is none, an integer for a float. */
 static bool has_type(const oct_key *key, const oct_value *value) {
-    if (value->kind == OCT_VALUE_NULL)
-        return is_optional(key) || key->kind == OCT_KEY_INERT || key->type == OCT_KEY_ANY;
+    if (value->kind == OCT_VALUE_NULL) /* of a YAML file: as if the key weren't there */
+        return is_optional(key) || key->kind != OCT_KEY_USED || key->type == OCT_KEY_ANY;
     switch (key->type) {
     case OCT_KEY_BOOL:
         return value->kind == OCT_VALUE_BOOL;
@@ -194,9 +203,45 @@ static bool has_type(const oct_key *key, const oct_value *value) {
     case OCT_KEY_TABLE:
         return value->kind == OCT_VALUE_TABLE;
     case OCT_KEY_ANY:
-        return true;
+        return value->kind != OCT_VALUE_TABLE || key->kind == OCT_KEY_UNSUPPORTED;
     }
     return false;
+}
+
+static oct_status fail_entry(oct_loader *l, const oct_key *key, const char *place,
+                             const char *name) {
+    char words[MAX_ENTRY_KEYS][64];
+    const char *names[MAX_ENTRY_KEYS], *word;
+    size_t n = 0, length;
+    for (; key->choices && n < MAX_ENTRY_KEYS &&
+           (word = oct_schema_choice(key->choices, (int)n, &length));
+         n++) {
+        snprintf(words[n], sizeof words[n], "%.*s", (int)length, word);
+        names[n] = words[n];
+    }
+    const char *near = oct_nearest_name(name, names, n);
+    return oct_fail(l->builder.err, OCT_INVALID, "%s: %s%s.%.100s: unknown key; %s%s", place,
+                    oct_loader_dashes(place), key->name, name,
+                    near ? "the nearest known one is " : "expected ",
+                    near           ? near
+                    : key->choices ? key->choices
+                                   : "no table in the list");
+}
+
+/* Tables in a list have the keys that the row's choices name, and none without such. */
+static oct_status check_items(oct_loader *l, const oct_key *key, const oct_value *list) {
+    for (const oct_value *item = list->items.first; item; item = item->next) {
+        const oct_value *entry = item->kind == OCT_VALUE_TABLE ? item->items.first : NULL;
+        for (; entry; entry = entry->next) {
+            if (key->choices && find_choice(key->choices, entry->key) >= 0)
+                continue;
+            const char *place = entry->line ? oct_loader_place(l, entry->line) : OCT_COMMAND_LINE;
+            if (!place)
+                return OCT_NO_MEMORY;
+            return fail_entry(l, key, place, entry->key);
+        }
+    }
+    return OCT_OK;
 }
 
 /* For rows that accept their default only: does the value equal it? */
@@ -256,7 +301,7 @@ oct_status oct_loader_store(oct_loader *l, const oct_key *key, const oct_value *
     case OCT_KEY_TABLE:
         return store_table(l, key, value, place);
     case OCT_KEY_ANY:
-        return OCT_OK;
+        return value->kind == OCT_VALUE_LIST ? check_items(l, key, value) : OCT_OK;
     }
     return OCT_OK;
 }

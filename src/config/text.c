@@ -47,11 +47,19 @@ static const oct_value *parse_number(oct_loader *l, oct_key_type type, const cha
     return v;
 }
 
+/* Up to the next comma; those inside braces, as in layers.{0-20,22-40}, are of the item. */
+static size_t item_length(const char *text) {
+    size_t n = 0;
+    for (bool inside = false; text[n] && (inside || text[n] != ','); n++)
+        inside = text[n] == '{' || (inside && text[n] != '}');
+    return n;
+}
+
 /* "a, b,c" as a list; an empty text is an empty list. */
 static const oct_value *parse_list(oct_loader *l, const char *text) {
     oct_value *list = oct_value_new(&l->builder, OCT_VALUE_LIST, 0, 0);
     while (list && *text) {
-        size_t length = strcspn(text, ",");
+        size_t length = item_length(text);
         const char *start = text, *end = text + length;
         while (start < end && isspace((unsigned char)*start))
             start++;

@@ -59,10 +59,24 @@ static oct_status read_recipe(const oct_job *job, const oct_job_mx *mx, const ch
     return OCT_OK;
 }
 
+static bool has_grouped_products(const oct_conversion *c) {
+    for (int64_t i = 0; i < c->n_specs; i++)
+        if (c->specs[i].kind == OCT_CONVERT_GROUPED_MM)
+            return true;
+    return false;
+}
+
 static oct_status add_titan(oct_conversion *c, const oct_job *job, const char *name,
                             oct_error *err) {
     oct_converter_spec spec = {.name = name, .where = oct_job_at(job, "model.converters")};
     oct_status status = OCT_OK;
+    /* torchtitan's experts are grouped products to begin with, without a converter. */
+    if (strcmp(name, GROUPED) == 0 && !has_grouped_products(c)) {
+        spec.kind = OCT_CONVERT_GROUPED_MM;
+        status = add_spec(c, job, &spec, err);
+        if (status != OCT_OK)
+            return status;
+    }
     if (strcmp(name, "npu_gmm") == 0 || strcmp(name, "grouped_mm") == 0) {
         spec.kind = OCT_CONVERT_GROUPED_MM;
     } else if (strcmp(name, LINEAR) == 0) {

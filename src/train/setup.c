@@ -209,7 +209,9 @@ oct_status oct_setup_frozen(const oct_job *job, oct_model *model, oct_error *err
 /* YAML's recompute_plan: only the layers that a pattern selects. */
 static oct_status recompute_selected(const oct_job *job, oct_model *model, oct_recompute mode,
                                      oct_error *err) {
-    static const char *const keys[] = {"features.recompute_plan", "parallel.recompute_plan"};
+    static const char *const keys[] = {
+        "features.recompute_plan", "features.recompute_plan.apply_modules",
+        "parallel.recompute_plan", "parallel.recompute_plan.apply_modules"};
     const char *key = oct_job_blame(job, keys, sizeof keys / sizeof *keys);
     const oct_model_args *args = oct_model_get_args(model);
     const oct_job_list *list = &job->activation_checkpoint.apply_modules;

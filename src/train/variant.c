@@ -52,7 +52,8 @@ static void put_converters(const oct_job *job, bool quantize, oct_strbuf *b) {
     if (!quantize)
         return;
     oct_strbuf_printf(b, "%squantize.linear.mx", comma);
-    if (has_item(list, "npu_gmm") || has_item(list, "grouped_mm"))
+    if (has_item(list, "npu_gmm") || has_item(list, "grouped_mm") ||
+        has_item(list, "quantize.grouped_mm.mx"))
         oct_strbuf_puts(b, ",quantize.grouped_mm.mx");
 }
 

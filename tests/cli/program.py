@@ -45,6 +45,15 @@ class Program(unittest.TestCase):
         for word in ("octet: ",) + words:
             self.assertIn(word, result.stderr)
 
+    def refused_for(self, args, *lines):
+        """Exactly these error lines, in this order, each with what is given of it; status 2."""
+        result = self.run_octet(args)
+        self.assertEqual(result.returncode, 2, result.stdout + result.stderr)
+        errors = result.stderr.splitlines()
+        self.assertEqual(len(errors), len(lines), result.stderr)
+        for error, line in zip(errors, lines):
+            self.assertIn("octet: " + line, error)
+
     def refused(self, args, *words, status=2, **kwargs):
         """Exactly one error line, on standard error, with all the words in it."""
         result = self.run_octet(args, **kwargs)

@@ -39,6 +39,22 @@ class Errors(Training):
     def test_given_a_misspelt_section_its_neighbour_is_named(self):
         self.refused(self.job("[training]", "[trainin]"), "training")
 
+    def test_given_several_mistakes_all_are_told_at_once(self):
+        self.write("wrong.toml", JOB.replace("seq_len = 32\nsteps = 4", "seq_lem = 32\nsteps = 0"))
+        lines = [place("seq_len = 32\nsteps") + "training.seq_lem: unknown key; the nearest known one is training.seq_len",
+                 place("steps = 4") + "training.steps: the value is impossible",
+                 "command line: --optimizer.lrr: unknown key; the nearest known one is --optimizer.lr"]
+        for command in (["train"], ["plan"], ["compare", "--recipes", "bf16,mxfp8"]):
+            self.refused_for(command[:1] + ["wrong.toml", "--optimizer.lrr=1"] + command[1:], *lines)
+
+    def test_given_a_misspelt_dimension_it_is_named(self):
+        self.refused(["plan", "job.toml", "--model.args.n_layer=2"], "model.args.n_layer", "n_layers")
+
+    def test_given_a_section_turned_off_it_is(self):
+        for flag in ("--no-validation.enable", "--validation.no-enable"):
+            self.accepted(["plan", "job.toml", "--validation.enable", flag])
+        self.refused(["plan", "job.toml", "--no-validation.enabel"], "--no-validation.enabel: unknown key")
+
     def test_given_an_unknown_recipe_the_recipes_are_listed(self):
         self.refused(["train", "job.toml", MX, "--quantize.linear.mx.recipe_name=mxfp9"],
                      "quantize.linear.mx.recipe_name", "mxfp8", "hif8")

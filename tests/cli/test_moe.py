@@ -61,10 +61,21 @@ class Moe(Training):
                       "--model.args.n_layers=64"], "--training.global_batch_size", "64 bits")
 
     def test_given_a_wrong_order_of_converters_the_right_one_is_named(self):
-        for converters in ("quantize.grouped_mm.mx", "quantize.grouped_mm.mx,npu_gmm"):
-            self.refused(["train", "job.toml", "--model.converters=" + converters] + MOE,
+        npu = "--job.custom_config_module=torchtitan_npu.config.custom_config"
+        for converters in (["quantize.grouped_mm.mx,npu_gmm"], ["quantize.grouped_mm.mx", npu]):
+            self.refused(["train", "job.toml", "--model.converters=" + converters[0]] + converters[1:] + MOE,
                          "needs \"npu_gmm\" before it", "\"npu_gmm\", ...")
         self.accepted(["plan", "job.toml", "--model.converters=grouped_mm,quantize.grouped_mm.mx"] + MOE)
+
+    def test_given_torchtitans_converters_of_experts_they_mean_what_npu_gmm_before_them_does(self):
+        plans = [self.accepted(["plan", "job.toml", "--json", "--model.converters=" + converters] + MOE).stdout
+                 for converters in ("quantize.linear.mx,quantize.grouped_mm.mx",
+                                    "npu_gmm,quantize.linear.mx,quantize.grouped_mm.mx")]
+        self.assertEqual(plans[0], plans[1])
+        self.assertIn("MXGroupedExperts", self.accepted(
+            ["plan", "job.toml", "--model.converters=quantize.grouped_mm.mx"] + MOE).stdout)
+        self.refused(["plan", "job.toml", "--model.converters=quantize.grouped_mm.mx"],
+                     "\"quantize.grouped_mm.mx\" converts nothing")
 
     def test_given_a_dense_model_a_converter_of_experts_is_refused(self):
         self.refused(["train", "job.toml", "--model.converters=npu_gmm"],

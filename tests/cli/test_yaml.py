@@ -143,7 +143,8 @@ class Yaml(Training):
         for section in ("features", "parallel"):
             for plan in ("['%s']", "{apply_modules: ['%s']}"):
                 job = text + "%s:\n  recompute: true\n  recompute_plan: %s\n" % (section, plan)
-                place = "job.yaml:%d: %s.recompute_plan: " % (end + 3, section)
+                key = "recompute_plan.apply_modules" if "apply_modules" in plan else "recompute_plan"
+                place = "job.yaml:%d: %s.%s: " % (end + 3, section, key)
                 self.write("job.yaml", job % "model.layers.{2-1}")
                 self.refused(["plan", "job.yaml"], place, "malformed brace")
                 self.write("job.yaml", job % "model.layers.{*}")

@@ -1,4 +1,5 @@
 """Runs the program as a user does. Tests get its path as the first argument: `python3 test_X.py OCTET`."""
+import functools
 import os
 import shlex
 import shutil
@@ -10,7 +11,33 @@ import unittest
 OCTET = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else None
 
 
-class Program(unittest.TestCase):
+def checked(method):
+    """The test method, which fails if it comes to its end and has asserted nothing."""
+    @functools.wraps(method)
+    def run(self):
+        self.n_checks = 0
+        method(self)
+        if not self.n_checks:
+            raise self.failureException("it has come to its end without an assertion or skipTest()")
+    return run
+
+
+class Checked(unittest.TestCase):
+    """A test case whose methods must assert something."""
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        for name, method in list(vars(cls).items()):
+            if name.startswith("test"):
+                setattr(cls, name, checked(method))
+
+    def __getattribute__(self, name):
+        if name.startswith("assert"):
+            self.n_checks = getattr(self, "n_checks", 0) + 1
+        return super().__getattribute__(name)
+
+
+class Program(Checked):
     """A test case with a folder of its own, in which the program runs."""
 
     def setUp(self):
@@ -69,4 +96,4 @@ class Program(unittest.TestCase):
 
 
 def main():
-    unittest.main(argv=sys.argv[:1] + sys.argv[2:])
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:], verbosity=2)  # a skip with its reason

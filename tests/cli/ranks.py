@@ -6,8 +6,8 @@ import signal
 import subprocess
 import sys
 import time
-import unittest
 
+import program
 from program import OCTET
 from training import Training
 
@@ -80,4 +80,4 @@ def main():
     if not MPIRUN:
         print("skipped: no mpirun, or built without MPI")
         sys.exit(77)
-    unittest.main(argv=sys.argv[:1] + sys.argv[2:])
+    program.main()

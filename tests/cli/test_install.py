@@ -7,7 +7,8 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-import unittest
+
+from program import Checked, main
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = os.environ["OCTET_BUILD"]
@@ -15,7 +16,7 @@ CC = shlex.split(os.environ["OCTET_CC"])
 NOBODY = 65534
 
 
-class Install(unittest.TestCase):
+class Install(Checked):
     def setUp(self):
         self.root = pathlib.Path(tempfile.mkdtemp(prefix="octet-test-"))
         self.addCleanup(shutil.rmtree, self.root)
@@ -125,4 +126,4 @@ class Install(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=["test_install"])
+    main()

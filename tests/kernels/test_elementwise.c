@@ -180,17 +180,15 @@ static void compare(const ground *got, const ground *expected, const char *what)
     for (int i = 0; i < N_BUFFERS; i++) {
         oct_dtype type = i < N_DENSE ? got->o.a.dtype : OCT_F32;
         size_t size = oct_dtype_bytes(type);
-        if (!guarded_intact(&got->memory[i]))
-            fail_msg("%s wrote outside buffer %d", what, i);
+        assert_that(guarded_intact(&got->memory[i]), "%s wrote outside buffer %d", what, i);
         for (int64_t e = 0; e < got->o.n; e++)
-            if (!same_element(got->memory[i].data + (size_t)e * size,
-                              expected->memory[i].data + (size_t)e * size, type))
-                fail_msg("%s differs in element %lld of buffer %d", what, (long long)e, i);
+            assert_that(same_element(got->memory[i].data + (size_t)e * size,
+                                     expected->memory[i].data + (size_t)e * size, type),
+                        "%s differs in element %lld of buffer %d", what, (long long)e, i);
     }
     for (int i = 0; i < 4; i++)
-        if (!same_number(got->o.numbers[i], expected->o.numbers[i]))
-            fail_msg("%s returns %.17g, not %.17g", what, got->o.numbers[i],
-                     expected->o.numbers[i]);
+        assert_that(same_number(got->o.numbers[i], expected->o.numbers[i]),
+                    "%s returns %.17g, not %.17g", what, got->o.numbers[i], expected->o.numbers[i]);
 }
 
 static void check_kernel(const kernel_set *set, int kernel, int64_t n, oct_dtype dtype,

@@ -294,14 +294,13 @@ static void check_exact(const test_problem *t, const char *set, int threads) {
     for (int64_t i = 0; i < p->M; i++)
         for (int64_t j = 0; j < p->N; j++) {
             float expected = expected_at(t, i * p->ld_c + j), got = load_c(p, i * p->ld_c + j);
-            if (!same_float(expected, got))
-                fail_msg("%s, %d threads: %lldx%lldx%lld, A %s layout %d scaling %d, B %s layout "
-                         "%d scaling %d, add %d, bias %d: C(%lld,%lld): expected %a, got %a",
-                         set, threads, (long long)p->M, (long long)p->N, (long long)p->K,
-                         oct_dtype_name(p->a.dtype), p->a.layout, p->a.scaling,
-                         oct_dtype_name(p->b.dtype), p->b.layout, p->b.scaling, p->accumulate,
-                         p->bias != NULL, (long long)i, (long long)j, (double)expected,
-                         (double)got);
+            assert_that(same_float(expected, got),
+                        "%s, %d threads: %lldx%lldx%lld, A %s layout %d scaling %d, B %s layout "
+                        "%d scaling %d, add %d, bias %d: C(%lld,%lld): expected %a, got %a",
+                        set, threads, (long long)p->M, (long long)p->N, (long long)p->K,
+                        oct_dtype_name(p->a.dtype), p->a.layout, p->a.scaling,
+                        oct_dtype_name(p->b.dtype), p->b.layout, p->b.scaling, p->accumulate,
+                        p->bias != NULL, (long long)i, (long long)j, (double)expected, (double)got);
         }
     assert_true(guarded_intact(&t->c));
     assert_true(t->c.n_bytes == 0 ||
@@ -551,18 +550,17 @@ static error_sums check_bound(const test_problem *t, const char *set) {
             float got = load_c(p, i * p->ld_c + j);
             double error = (double)got - exact, K = (double)p->K;
             if (!isfinite(magnitude + added)) {
-                if (isfinite(got))
-                    fail_msg("%s: C(%lld,%lld): NaN or Inf expected, got %a", set, (long long)i,
-                             (long long)j, (double)got);
+                assert_that(!isfinite(got), "%s: C(%lld,%lld): NaN or Inf expected, got %a", set,
+                            (long long)i, (long long)j, (double)got);
                 continue;
             }
             double bound = 4 * K * 0x1p-24 * magnitude + K * 0x1p-149 + rounding;
             if (magnitude > 0x1p120)
                 continue; /* fp32 may overflow where fp64 doesn't */
-            if (!(fabs(error) <= bound))
-                fail_msg("%s: %lldx%lldx%lld C(%lld,%lld): expected %a within %a, got %a", set,
-                         (long long)p->M, (long long)p->N, (long long)p->K, (long long)i,
-                         (long long)j, exact, bound, (double)got);
+            assert_that(fabs(error) <= bound,
+                        "%s: %lldx%lldx%lld C(%lld,%lld): expected %a within %a, got %a", set,
+                        (long long)p->M, (long long)p->N, (long long)p->K, (long long)i,
+                        (long long)j, exact, bound, (double)got);
             sums.error += error * error;
             sums.sgemm_error += ((double)single - exact) * ((double)single - exact);
             sums.reference += exact * exact;
@@ -575,8 +573,8 @@ static error_sums check_bound(const test_problem *t, const char *set) {
 static void check_whole(const error_sums *sums, int64_t K, const char *set) {
     double ours = sqrt(sums->error), theirs = sqrt(sums->sgemm_error);
     double floor = 0x1p-24 * sqrt(sums->reference);
-    if (K >= 32 && ours > 4 * (theirs > floor ? theirs : floor))
-        fail_msg("%s: Frobenius error %g, an fp32 product's %g", set, ours, theirs);
+    assert_that(K < 32 || ours <= 4 * (theirs > floor ? theirs : floor),
+                "%s: Frobenius error %g, an fp32 product's %g", set, ours, theirs);
 }
 
 static error_sums check_one_bound(const problem_spec *s, oct_gemm_mode mode, const char *set) {
@@ -796,11 +794,11 @@ static void check_blocks(const oct_gemm_problem *p, const char *set) {
             oct_gemm(&q, 1, OCT_GEMM_ALIGNED, workspace);
             for (int64_t r = 0; r < q.M; r++)
                 for (int64_t k = 0; k < q.N; k++)
-                    if (!same_float(small[r * BLOCK + k], c[(i + r) * p->N + j + k]))
-                        fail_msg("%s: %lldx%lldx%lld, add %d: C(%lld,%lld): expected %a, got %a",
-                                 set, (long long)p->M, (long long)p->N, (long long)p->K,
-                                 p->accumulate, (long long)(i + r), (long long)(j + k),
-                                 (double)small[r * BLOCK + k], (double)c[(i + r) * p->N + j + k]);
+                    assert_that(same_float(small[r * BLOCK + k], c[(i + r) * p->N + j + k]),
+                                "%s: %lldx%lldx%lld, add %d: C(%lld,%lld): expected %a, got %a",
+                                set, (long long)p->M, (long long)p->N, (long long)p->K,
+                                p->accumulate, (long long)(i + r), (long long)(j + k),
+                                (double)small[r * BLOCK + k], (double)c[(i + r) * p->N + j + k]);
         }
     oct_free(before);
     oct_free(workspace);
@@ -893,12 +891,12 @@ static void check_picked_codes(const kernel_set *set, operand_spec spec, int64_t
     }
     for (int64_t k = 0; k < K; k++)
         for (int64_t j = 0; j < N; j++)
-            if (j == N - 1 ? !isnan(c[k * N + j]) : c[k * N + j] != b.decoded[j * K + k])
-                fail_msg("%s, %s, %lldx%lldx%lld: B(%lld,%lld) = %a came out as %a", set->name,
-                         oct_dtype_name(spec.dtype), (long long)n_rows, (long long)N, (long long)K,
-                         (long long)j, (long long)k,
-                         j == N - 1 ? (double)NAN : (double)b.decoded[j * K + k],
-                         (double)c[k * N + j]);
+            assert_that(j == N - 1 ? !isnan(c[k * N + j]) : c[k * N + j] == b.decoded[j * K + k],
+                        "%s, %s, %lldx%lldx%lld: B(%lld,%lld) = %a came out as %a", set->name,
+                        oct_dtype_name(spec.dtype), (long long)n_rows, (long long)N, (long long)K,
+                        (long long)j, (long long)k,
+                        j == N - 1 ? (double)NAN : (double)b.decoded[j * K + k],
+                        (double)c[k * N + j]);
     oct_free(c);
     free_operand(&a);
     free_operand(&b);
@@ -961,13 +959,13 @@ static void given_smaller_problems_the_larger_ones_workspace_is_enough(void **st
             const int64_t n = i % 2 ? 1 : MOST;
             for (int64_t j = 0; j < n; j++)
                 make_two_sizes(i * MOST + (uint64_t)j, &large[j], &small[j]);
-            if (oct_gemm_workspace(small, n, OCT_GEMM_AUTO) >
-                oct_gemm_workspace(large, n, OCT_GEMM_AUTO))
-                fail_msg("%s: %lld problems, the first of %lldx%lldx%lld, need more than those of "
-                         "%lldx%lldx%lld",
-                         sets[k].name, (long long)n, (long long)small[0].M, (long long)small[0].N,
-                         (long long)small[0].K, (long long)large[0].M, (long long)large[0].N,
-                         (long long)large[0].K);
+            assert_that(oct_gemm_workspace(small, n, OCT_GEMM_AUTO) <=
+                            oct_gemm_workspace(large, n, OCT_GEMM_AUTO),
+                        "%s: %lld problems, the first of %lldx%lldx%lld, need more than those of "
+                        "%lldx%lldx%lld",
+                        sets[k].name, (long long)n, (long long)small[0].M, (long long)small[0].N,
+                        (long long)small[0].K, (long long)large[0].M, (long long)large[0].N,
+                        (long long)large[0].K);
         }
     }
     oct_kernels_use(before);

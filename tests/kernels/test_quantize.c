@@ -75,20 +75,19 @@ static void check_guards(const output *o, const char *what) {
         guarded_intact(&o->codes) && guarded_intact(&o->scales) &&
         gaps_intact(&o->codes, o->rows, (size_t)o->cols, (size_t)o->view.ld_codes) &&
         gaps_intact(&o->scales, o->scale_rows, (size_t)o->scale_cols, (size_t)o->view.ld_scales);
-    if (!intact)
-        fail_msg("%s wrote outside its output", what);
+    assert_that(intact, "%s wrote outside its output", what);
 }
 
 /* Outputs have the same layout, so all bytes, gaps too, must agree. */
 static void check_equal(const output *expected, const output *got, const char *what) {
     for (size_t i = 0; i < expected->scales.n_bytes; i++)
-        if (expected->scales.data[i] != got->scales.data[i])
-            fail_msg("%s: scale byte %zu: expected %02x, got %02x", what, i,
-                     expected->scales.data[i], got->scales.data[i]);
+        assert_that(expected->scales.data[i] == got->scales.data[i],
+                    "%s: scale byte %zu: expected %02x, got %02x", what, i,
+                    expected->scales.data[i], got->scales.data[i]);
     for (size_t i = 0; i < expected->codes.n_bytes; i++)
-        if (expected->codes.data[i] != got->codes.data[i])
-            fail_msg("%s: code byte %zu: expected %02x, got %02x", what, i, expected->codes.data[i],
-                     got->codes.data[i]);
+        assert_that(expected->codes.data[i] == got->codes.data[i],
+                    "%s: code byte %zu: expected %02x, got %02x", what, i, expected->codes.data[i],
+                    got->codes.data[i]);
 }
 
 /* One combination of everything a quantizer can meet. */
@@ -228,8 +227,8 @@ static void check_scaled(const scenario *s, const kernel_set *sets, size_t n_set
             describe(s, sets[k].name, "scaled", what, sizeof what);
             output got = make_output(R, C, 1, s->gap, s->where);
             float got_amax = sets[k].kernels.quantize->amax(&x.view);
-            if (!same_float(amax, got_amax))
-                fail_msg("%s: amax: expected %a, got %a", what, (double)amax, (double)got_amax);
+            assert_that(same_float(amax, got_amax), "%s: amax: expected %a, got %a", what,
+                        (double)amax, (double)got_amax);
             sets[k].kernels.quantize->scaled(&x.view, s->format, scales[i], got.view.codes,
                                              got.view.ld_codes);
             check_equal(&expected, &got, what);
@@ -328,10 +327,10 @@ static void given_all_codes_and_scales_every_set_decodes_alike(void **state) {
             for (int64_t j = 0; j < rows * ld - ld + cols; j++) {
                 float got;
                 memcpy(&got, y.data + j * 4, 4);
-                if (j % ld < cols &&
-                    !same_float(oct_fp8_decode(format, codes.data[j]) * scale, got))
-                    fail_msg("%s: code %02x of %s by %a: got %a", sets[k].name, codes.data[j],
-                             oct_dtype_name(format), (double)scale, (double)got);
+                assert_that(j % ld >= cols ||
+                                same_float(oct_fp8_decode(format, codes.data[j]) * scale, got),
+                            "%s: code %02x of %s by %a: got %a", sets[k].name, codes.data[j],
+                            oct_dtype_name(format), (double)scale, (double)got);
             }
             assert_true(guarded_intact(&y));
             assert_true(gaps_intact(&y, rows, (size_t)cols * 4, (size_t)ld * 4));
@@ -363,9 +362,9 @@ static void given_any_numbers_every_set_converts_bf16_alike(void **state) {
                 memcpy(&from, x.data + j * 4, 4);
                 memcpy(&code, b.data + j * 2, 2);
                 memcpy(&to, y.data + j * 4, 4);
-                if (code != oct_bf16_encode(from))
-                    fail_msg("%s: bf16 of %a: expected %04x, got %04x", sets[k].name, (double)from,
-                             oct_bf16_encode(from), code);
+                assert_that(code == oct_bf16_encode(from),
+                            "%s: bf16 of %a: expected %04x, got %04x", sets[k].name, (double)from,
+                            oct_bf16_encode(from), code);
                 assert_true(same_float(oct_bf16_decode(code), to));
             }
             assert_true(guarded_intact(&b) && guarded_intact(&y));

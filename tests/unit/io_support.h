@@ -54,8 +54,7 @@ static inline char *get_file(const char *path, size_t *n_bytes) {
 }
 
 static inline void assert_contains(const char *text, const char *part) {
-    if (!strstr(text, part))
-        fail_msg("expected \"%s\" in \"%s\"", part, text);
+    assert_that(strstr(text, part), "expected \"%s\" in \"%s\"", part, text);
 }
 
 static inline void assert_one_line(const char *text) {

@@ -44,8 +44,8 @@ static void given_globs_they_are_anchored_and_braces_hold_integers(void **state)
         {"{*}{*}", "12", false}, /* an integer takes all its digits */
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        if (oct_glob_matches(cases[i].pattern, cases[i].text) != cases[i].matches)
-            fail_msg("%s on %s", cases[i].pattern, cases[i].text);
+        assert_that(oct_glob_matches(cases[i].pattern, cases[i].text) == cases[i].matches,
+                    "%s on %s", cases[i].pattern, cases[i].text);
 }
 
 static void given_a_module_all_below_it_is_selected(void **state) {

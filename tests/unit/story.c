@@ -26,7 +26,8 @@ static int begin(void **state) {
 static void run(void **state) {
     current()->test_func(state);
     if (story_n_checks == 0)
-        fail_msg("%s checked nothing: it has come to its end without an assertion or skip()",
+        fail_msg("%s checked nothing: it has come to its end without an assertion or skip(); "
+                 "write `if (wrong) fail_msg(...)` as `assert_that(right, ...)`",
                  current()->name);
     comes_to_its_end = 1;
 }

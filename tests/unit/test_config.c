@@ -414,8 +414,8 @@ static void given_any_key_what_it_decides_is_said(void **state) {
             if (key->target && !target) /* another spelling */
                 target = oct_schema_find(&oct_schema_mindspeed, key->target, strlen(key->target));
             bool said = key->effect != OCT_EFFECT_OF_TARGET;
-            if (said != (key->kind == OCT_KEY_USED && !key->target))
-                fail_msg("%s: effect %d", key->name, (int)key->effect);
+            assert_that(said == (key->kind == OCT_KEY_USED && !key->target), "%s: effect %d",
+                        key->name, (int)key->effect);
             if (key->target && (!target || target->target || target == key ||
                                 target->effect == OCT_EFFECT_OF_TARGET))
                 fail_msg("%s: its target %s says nothing", key->name, key->target);

@@ -2,6 +2,7 @@
 import os
 import re
 import shlex
+import shutil
 import subprocess
 
 import program
@@ -38,10 +39,8 @@ class Newcomer(Training):
             os.remove(self.path("tokenizer", "tokenizer.json"))
 
     def test_given_the_demo_the_commands_that_it_ends_with_work_as_they_stand(self):
-        os.makedirs(self.path("data"))
+        self.with_data()
         os.makedirs(self.path("examples"))
-        os.rename(self.path("text.txt"), self.path("data", "kjv.txt"))
-        os.rename(self.path("tokenizer.json"), self.path("data", "tokenizer.json"))
         os.symlink(os.path.join(ROOT, "examples", "demo.toml"), self.path("examples", "demo.toml"))
         # The program as it is, but for the length of a comparison.
         short = self.write("short octet", '#!/bin/sh\n[ "$1" = compare ] && set -- "$@" --training.steps=2 '
@@ -58,6 +57,43 @@ class Newcomer(Training):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertTrue(done.stdout)
         self.assertTrue(os.path.exists(self.path(report)))
+
+    def readme(self):
+        with open(os.path.join(ROOT, "README.md")) as file:
+            return file.read()
+
+    def with_data(self):
+        """What `make data` makes, by name."""
+        os.makedirs(self.path("data"))
+        for name, made in (("text.txt", "kjv.txt"), ("tokenizer.json", "tokenizer.json")):
+            shutil.copy(self.path(name), self.path("data", made))
+
+    def test_given_the_readmes_job_as_it_stands_nothing_warns(self):
+        text, tail = re.search(r"cat >job.toml <<'END'\n(.*?)\nEND\n(.*?)```", self.readme(), re.S).groups()
+        self.write("job.toml", text)
+        self.with_data()
+        # Only shorter: the lengths are the job's own business.
+        short = " --training.steps=2 --lr_scheduler.warmup_steps=1 --training.seq_len=32 --validation.seq_len=32"
+        commands = re.findall(r"^build/cli/(octet [a-z]+ .*?) *(?:#.*)?$", tail, re.M)
+        self.assertEqual([command.split()[1] for command in commands], ["plan", "train", "eval", "generate"])
+        for command in commands:
+            done = self.shell(command + (short if " train " in command else ""))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertNotIn("WARNING", done.stdout + done.stderr, command)
+
+    def test_given_the_readmes_commands_they_are_those_of_one_checkout(self):
+        """CI runs the blocks marked sh, in order, as they stand; here at least what they name is there."""
+        kinds = re.findall(r"^```(.*)$", self.readme(), re.M)
+        self.assertEqual(kinds[1::2], [""] * (len(kinds) // 2))
+        self.assertLessEqual(set(kinds[::2]), {"sh", "console", "text", "toml", "c"})
+        blocks = "".join(re.findall(r"^```sh\n(.*?)^```$", self.readme(), re.S | re.M))
+        with open(os.path.join(ROOT, "Makefile")) as file:
+            targets = re.findall(r"^([a-z-]+):", file.read(), re.M)
+        for target in re.findall(r"^make ([a-z-]+)", blocks, re.M):
+            self.assertIn(target, targets)
+        for name in re.findall(r"examples/\S+", blocks):
+            self.assertTrue(os.path.exists(os.path.join(ROOT, name)), name)
+        self.assertEqual(subprocess.run(["bash", "-n"], input=blocks, text=True).returncode, 0)
 
 
 if __name__ == "__main__":

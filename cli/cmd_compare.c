@@ -1,12 +1,15 @@
 /* octet compare: the twin run. The same seed, data and initial weights, one run a recipe; a table
  * of what each recipe costs and an HTML report. */
+#include <errno.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/claim.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "cli.h"
@@ -34,7 +37,7 @@ typedef struct comparison {
     oct_run runs[MAX_RECIPES];
     int n;
     char *root, *cache; /* <dump_folder>/compare, <dump_folder>/cache */
-    size_t n_root_kept; /* this much of the root's path was there before */
+    oct_claim claim;    /* on the root, as long as this process lives */
     const char *report;
     char *default_report;
     char cells[MAX_RECIPES + 1][N_COLUMNS][CELL_SIZE];
@@ -45,6 +48,7 @@ static void release(comparison *c) {
         oct_free(c->folders[i]);
         oct_run_free(&c->runs[i]);
     }
+    oct_claim_release(&c->claim);
     oct_free(c->list);
     oct_free(c->root);
     oct_free(c->cache);
@@ -96,7 +100,6 @@ static oct_status name_folders(comparison *c, const oct_job *job, oct_error *err
     c->cache = oct_path_join(job->job.dump_folder, "cache");
     if (!c->root || !c->cache)
         return oct_fail_memory(err);
-    c->n_root_kept = oct_path_existing(c->root);
     c->default_report = oct_path_join(c->root, "report.html");
     for (int i = 0; i < c->n; i++) {
         c->folders[i] = oct_path_join(c->root, c->twins[i].recipe);
@@ -108,12 +111,26 @@ static oct_status name_folders(comparison *c, const oct_job *job, oct_error *err
     return c->report ? OCT_OK : oct_fail_memory(err);
 }
 
-/* Where the report can't go shows before the runs, not after. */
-static oct_status check_report(const comparison *c, const oct_job *job, oct_error *err) {
+/* Folders that can't be written to, or that another run writes to, show before the first run, not
+ * at the second: all are claimed, and those of the runs given back for them to take. */
+static oct_status claim_folders(comparison *c, const oct_job *job, oct_error *err) {
     oct_error cause = {0};
-    oct_status status = oct_make_folders(c->root, &cause);
-    if (status != OCT_OK)
-        return oct_fail(err, status, "%s: %s", oct_job_at(job, "job.dump_folder"), cause.message);
+    oct_claim run;
+    oct_status status = oct_claim_take(c->root, &c->claim, &cause);
+    for (int i = 0; i < c->n && status == OCT_OK; i++) {
+        status = oct_claim_take(c->folders[i], &run, &cause);
+        if (status == OCT_OK)
+            oct_claim_release(&run);
+    }
+    return status
+               ? oct_fail(err, status, "%s: %s", oct_job_at(job, "job.dump_folder"), cause.message)
+               : OCT_OK;
+}
+
+/* Where the report can't go shows before the runs, not after. */
+static oct_status check_report(const comparison *c, oct_error *err) {
+    oct_error cause = {0};
+    oct_status status = OCT_OK;
     const char *slash = strrchr(c->report, '/');
     char *parent = oct_strdup(slash ? c->report : ".");
     if (!parent)
@@ -126,6 +143,9 @@ static oct_status check_report(const comparison *c, const oct_job *job, oct_erro
         status =
             oct_fail(err, OCT_INVALID, "--report: %s: expected a folder to write %s in; %s", parent,
                      c->report, oct_path_exists(parent) ? "it's a file" : "it doesn't exist");
+    if (status == OCT_OK && access(parent, W_OK | X_OK) != 0)
+        status = oct_fail(err, OCT_FAILED, "--report: %s: can't be written to: %s", parent,
+                          strerror(errno));
     if (status == OCT_OK && oct_path_check_target(c->report, &cause) != OCT_OK)
         status = oct_fail(err, OCT_INVALID, "--report: %s", cause.message);
     if (status == OCT_OK && strlen(slash ? slash + 1 : c->report) > NAME_MAX)
@@ -333,7 +353,9 @@ static oct_status compare(const cli_args *args, const char *recipes, const char 
     if (status == OCT_OK)
         status = name_folders(c, &job, err);
     if (status == OCT_OK)
-        status = check_report(c, &job, err);
+        status = claim_folders(c, &job, err);
+    if (status == OCT_OK)
+        status = check_report(c, err);
     if (status == OCT_OK)
         oct_job_log_notes(&job);
     for (int i = 0; i < c->n && status == OCT_OK; i++) {
@@ -345,8 +367,6 @@ static oct_status compare(const cli_args *args, const char *recipes, const char 
     }
     if (status == OCT_OK)
         status = conclude(c, err);
-    if (status != OCT_OK && c->default_report)
-        oct_remove_folders(c->root, c->n_root_kept);
     oct_job_free(&job);
     release(c);
     return status;

@@ -194,6 +194,11 @@ const char *oct_job_at(const oct_job *job, const char *key);
 /* Of n keys that are wrong together, the one to name: the first that the command line set, else the
  * first that the file set, else the first. */
 const char *oct_job_blame(const oct_job *job, const char *const *keys, size_t n);
+/* Whether a run of this job leaves checkpoints. */
+static inline bool oct_job_saves(const oct_job *job) {
+    return job->checkpoint.enable && !job->checkpoint.load_only;
+}
+
 /* True if the user wrote it, in the file or on the command line. */
 bool oct_job_is_set(const oct_job *job, const char *key);
 

@@ -15,7 +15,7 @@ static bool validation_due(const oct_trainer *t, int64_t step) {
 
 static bool save_due(const oct_trainer *t, int64_t step) {
     const oct_job *job = t->job;
-    if (!job->checkpoint.enable || job->checkpoint.load_only)
+    if (!oct_job_saves(job))
         return false;
     return step % job->checkpoint.interval == 0 || step == job->training.steps ||
            (step == 1 && job->checkpoint.enable_first_step_checkpoint);

@@ -3,6 +3,7 @@
 #ifndef OCT_TRAIN_STATE_H
 #define OCT_TRAIN_STATE_H
 
+#include "base/claim.h"
 #include "train/conversion.h"
 #include "io/checkpoint.h"
 #include "io/dataset.h"
@@ -15,10 +16,10 @@
 struct oct_trainer {
     const oct_job *job;
     oct_trainer_options options;
-    bool has_folder;      /* this process has made the dump folder or found it; */
-    size_t n_folder_kept; /* this much of its path was there before */
-    char *config_text;    /* the job file as it was at the start, for checkpoints; NULL: none */
-    oct_ranks ranks;      /* each reads sequences of its own and keeps a shard of the model */
+    oct_claim folder;            /* the first rank's: the dump folder */
+    oct_claim checkpoint_folder; /* and that of the checkpoints, where it may lie elsewhere */
+    char *config_text; /* the job file as it was at the start, for checkpoints; NULL: none */
+    oct_ranks ranks;   /* each reads sequences of its own and keeps a shard of the model */
 
     oct_model *model;
     oct_conversion *conversion; /* what became 8-bit; outlived by nothing: destroyed after model */

@@ -1,15 +1,14 @@
 /* One training step, and what it needs: see trainer.h. */
 #include "train/trainer.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "base/claim.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "train/clock.h"
@@ -129,22 +128,38 @@ static oct_status create_model(oct_trainer *t, oct_error *err) {
                            err);
 }
 
-/* The folder of everything that the run writes, and a copy of the job file: what can't be written
+static oct_status claim(const oct_job *job, const char *key, const char *folder, oct_claim *claimed,
+                        oct_error *err) {
+    oct_error cause = {0};
+    oct_status status = oct_claim_take(folder, claimed, &cause);
+    return status ? oct_fail(err, status, "%s: %s", oct_job_at(job, key), cause.message) : OCT_OK;
+}
+
+/* A folder of checkpoints that may lie outside the dump folder can be that of two runs. */
+static oct_status claim_checkpoints(oct_trainer *t, oct_error *err) {
+    const oct_job *job = t->job;
+    const char *name = job->checkpoint.folder;
+    if (!oct_job_saves(job) || (name[0] != '/' && !strstr(name, "..")))
+        return OCT_OK;
+    char *folder = oct_trainer_checkpoint_folder(t);
+    oct_status status = folder ? claim(job, "checkpoint.folder", folder, &t->checkpoint_folder, err)
+                               : oct_fail_memory(err);
+    oct_free(folder);
+    return status;
+}
+
+/* The folders of everything that the run writes, and a copy of the job file: what can't be written
  * or read shows before the text is tokenized, and a later edit of the file changes no checkpoint.
  */
 static oct_status open_folder(oct_trainer *t, oct_error *err) {
     const oct_job *job = t->job;
-    oct_error cause = {0};
     if (t->ranks.rank > 0)
         return OCT_OK;
-    t->n_folder_kept = oct_path_existing(job->job.dump_folder);
-    t->has_folder = true;
-    oct_status status = oct_make_folders(job->job.dump_folder, &cause);
-    if (status == OCT_OK && access(job->job.dump_folder, W_OK | X_OK) != 0)
-        status = oct_fail(&cause, OCT_FAILED, "%s: can't be written to: %s", job->job.dump_folder,
-                          strerror(errno));
+    oct_status status = claim(job, "job.dump_folder", job->job.dump_folder, &t->folder, err);
+    if (status == OCT_OK)
+        status = claim_checkpoints(t, err);
     if (status != OCT_OK)
-        return oct_fail(err, status, "%s: %s", oct_job_at(job, "job.dump_folder"), cause.message);
+        return status;
     size_t n_bytes;
     return job->path && *job->path
                ? oct_file_read(job->path, MAX_CONFIG_BYTES, &t->config_text, &n_bytes, err)
@@ -276,8 +291,8 @@ oct_status oct_trainer_create(const oct_job *job, const oct_trainer_options *opt
 void oct_trainer_destroy(oct_trainer *t) {
     if (!t)
         return;
-    if (t->has_folder) /* a run that was refused leaves no empty one */
-        oct_remove_folders(t->job->job.dump_folder, t->n_folder_kept);
+    oct_claim_release(&t->checkpoint_folder);
+    oct_claim_release(&t->folder);
     oct_optimizer_destroy(t->optimizer);
     oct_ranks_close(&t->ranks);
     oct_step_destroy(t->step);

@@ -8,7 +8,7 @@
  * moment that the update makes non-finite ends it after, both before anything is saved; the state
  * after n steps is a pure function of job, data and seed, whether the run was interrupted or not
  * and for any number of threads. A trainer belongs to one thread; several may live in one process,
- * one after the other in use.
+ * one after the other in use, each with a dump folder of its own.
  *
  * With several processes (options.world) all functions but the getters are collective, and all
  * ranks get the same results. A failure that oct_comm_agreed_to_fail doesn't tell of happened in

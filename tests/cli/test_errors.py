@@ -1,7 +1,6 @@
 """What a user sees who gets a job wrong: one line that names key and place, status 2; for a full disk, 1."""
 import os
 import resource
-import shutil
 import signal
 import subprocess
 
@@ -18,15 +17,6 @@ def place(text):
 
 
 class Errors(Training):
-    def as_nobody(self):
-        """How to run the program without root's rights, for whom every file is open."""
-        if os.geteuid() != 0:
-            return {}
-        octet = shutil.copy(program.OCTET, self.path("octet"))
-        os.chmod(octet, 0o755)
-        os.chmod(self.folder, 0o777)
-        return {"octet": octet, "preexec_fn": lambda: os.setuid(65534)}
-
     def job(self, old, new):
         self.assertIn(old, JOB)
         self.write("wrong.toml", JOB.replace(old, new))

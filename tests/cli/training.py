@@ -1,5 +1,10 @@
-"""A small job in the test's folder: a text, a tokenizer trained on it, a job file."""
-from program import Program
+"""A small job in the test's folder: a text, a tokenizer trained on it, a job file; runs in the background."""
+import os
+import signal
+import subprocess
+import time
+
+from program import OCTET, Program
 
 JOB = """
 [job]
@@ -46,3 +51,39 @@ class Training(Program):
         self.write("job.toml", JOB)
         self.accepted(["tokenizer", "train", "text.txt", "--vocab-size", 300, "--output",
                        "tokenizer.json"])
+
+    def background(self, command, **kwargs):
+        """Starts a command that goes on while the test does, and is killed at its end if it still runs."""
+        with open(self.path("background.out"), "wb") as out, open(self.path("background.err"), "wb") as err:
+            job = subprocess.Popen([str(c) for c in command], cwd=self.folder, stdout=out, stderr=err,
+                                   start_new_session=True, **kwargs)
+        def end():
+            if job.poll() is None:
+                os.killpg(job.pid, signal.SIGKILL)
+            job.wait()
+        self.addCleanup(end)
+        return job
+
+    def long_run(self, *args, octet=OCTET, **kwargs):
+        """A training run that only a signal ends."""
+        return self.background([octet, "train", "job.toml", "--training.steps=1000000", *args], **kwargs)
+
+    def text_of(self, *names):
+        with open(self.path(*names), errors="replace") as file:
+            return file.read()
+
+    def wait_until(self, what, condition, job=None):
+        deadline = time.time() + 60
+        while not condition():
+            self.assertLess(time.time(), deadline, what)
+            self.assertTrue(job is None or job.poll() is None,
+                            what + ": ended early: " + self.text_of("background.out") + self.text_of("background.err"))
+            time.sleep(0.02)
+
+    def wait_for_steps(self, job, n=2, folder="out"):
+        """Waits until a run has finished n steps more than it had."""
+        path = self.path(folder, "metrics.jsonl")
+        def lines():
+            return self.text_of(path).count("\n") if os.path.exists(path) else 0
+        before = lines()
+        self.wait_until("a step", lambda: lines() >= before + n, job)

@@ -5,13 +5,16 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/arena.h"
+#include "base/claim.h"
 #include "base/fs.h"
 #include "base/nearest.h"
 #include "base/rng.h"
@@ -253,6 +256,84 @@ static void given_a_message_of_any_length_its_beginning_and_end_stay(void **stat
     assert_string_equal(poor.message + OCT_ERROR_SIZE - 6, "xx...");
 }
 
+static void given_a_claimed_folder_another_claim_is_told_whose_it_is(void **state) {
+    (void)state;
+    char folder[] = "/tmp/octet-claim-XXXXXX", inner[64], words[64], host[256] = "";
+    oct_claim first, second;
+    oct_error err = {0};
+    assert_non_null(mkdtemp(folder));
+    snprintf(inner, sizeof inner, "%s/a/b", folder);
+    assert_int_equal(oct_claim_take(inner, &first, &err), OCT_OK);
+    assert_int_equal(oct_claim_take(inner, &second, &err), OCT_FAILED);
+    assert_null(second.folder);
+    snprintf(words, sizeof words, "another run writes there: process %ld on ", (long)getpid());
+    assert_int_equal(gethostname(host, sizeof host - 1), 0);
+    assert_non_null(strstr(err.message, inner));
+    assert_non_null(strstr(err.message, words));
+    assert_non_null(strstr(err.message, host));
+    assert_non_null(strstr(err.message, " since 20"));
+    oct_claim_release(&first);
+    oct_claim_release(&first);            /* nothing is claimed: fine */
+    assert_false(oct_path_exists(inner)); /* it was made for the claim and is empty */
+    assert_true(oct_path_exists(folder)); /* it was there */
+    assert_int_equal(oct_claim_take(inner, &second, &err), OCT_OK);
+    oct_claim_release(&second);
+    assert_int_equal(rmdir(folder), 0);
+}
+
+/* What a killed holder leaves, or what somebody put there, is no claim. */
+static void given_a_holder_that_was_killed_the_folder_is_free(void **state) {
+    (void)state;
+    char folder[] = "/tmp/octet-claim-XXXXXX", path[64];
+    oct_claim claim;
+    oct_error err = {0};
+    int ready[2];
+    char byte;
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(pipe(ready), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        byte = oct_claim_take(folder, &claim, NULL) == OCT_OK;
+        if (write(ready[1], &byte, 1) != 1)
+            _exit(1);
+        for (;;)
+            pause();
+    }
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    assert_int_equal(byte, 1);
+    assert_int_equal(oct_claim_take(folder, &claim, &err), OCT_FAILED);
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    snprintf(path, sizeof path, "%s/.octet.lock", folder);
+    assert_true(oct_path_exists(path));
+    assert_int_equal(oct_claim_take(folder, &claim, &err), OCT_OK);
+    oct_claim_release(&claim);
+    assert_false(oct_path_exists(path));
+    assert_int_equal(symlink("/tmp/octet-claim-elsewhere", path), 0);
+    assert_int_equal(oct_claim_take(folder, &claim, &err), OCT_FAILED);
+    assert_false(oct_path_exists("/tmp/octet-claim-elsewhere"));
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(folder), 0);
+    close(ready[0]);
+    close(ready[1]);
+}
+
+/* Its holder has removed the file's name and not yet let go of the lock: the name decides. */
+static void given_a_lock_on_a_file_without_a_name_the_folder_is_free(void **state) {
+    (void)state;
+    char folder[] = "/tmp/octet-claim-XXXXXX", path[64];
+    oct_claim ending, next;
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(oct_claim_take(folder, &ending, NULL), OCT_OK);
+    snprintf(path, sizeof path, "%s/.octet.lock", folder);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(oct_claim_take(folder, &next, NULL), OCT_OK);
+    assert_int_equal(oct_claim_take(folder, &(oct_claim){0}, NULL), OCT_FAILED);
+    oct_claim_release(&next);
+    oct_claim_release(&ending);
+    assert_int_equal(rmdir(folder), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(given_any_size_blocks_are_aligned_and_counted),
@@ -265,6 +346,9 @@ int main(void) {
         cmocka_unit_test(given_a_name_unlike_the_known_ones_none_is_named),
         cmocka_unit_test(given_any_thread_count_every_task_runs_once),
         cmocka_unit_test(given_threads_in_the_environment_only_whole_positive_numbers_are_taken),
+        cmocka_unit_test(given_a_claimed_folder_another_claim_is_told_whose_it_is),
+        cmocka_unit_test(given_a_holder_that_was_killed_the_folder_is_free),
+        cmocka_unit_test(given_a_lock_on_a_file_without_a_name_the_folder_is_free),
         cmocka_unit_test(given_a_refused_write_the_old_file_stays),
         cmocka_unit_test(given_any_character_its_utf8_is_known_and_nothing_else_is),
         cmocka_unit_test(given_a_message_of_any_length_its_beginning_and_end_stay),

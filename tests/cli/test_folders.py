@@ -1,0 +1,76 @@
+"""Folders that a run writes to: one run at a time, and such as can be written to."""
+import os
+import signal
+import socket
+
+import program
+from program import main
+from training import Training
+
+
+class Folders(Training):
+    def test_given_a_run_in_a_folder_a_second_one_is_told_who_has_it(self):
+        job = self.long_run("--checkpoint.enable", "--checkpoint.interval=2")
+        self.wait_for_steps(job, 4)
+        holder = "another run writes there: process %d on %s since 20" % (job.pid, socket.gethostname())
+        before = sorted(os.listdir(self.path("out")))
+        for second in (["--checkpoint.enable"], [], ["--training.steps=1"]):
+            self.refused(["train", "job.toml", *second], "job.toml:3: job.dump_folder: out: " + holder, status=1)
+        self.assertEqual(sorted(os.listdir(self.path("out"))), before)
+        # what only reads asks for nothing
+        self.accepted(["plan", "job.toml"])
+        self.accepted(["eval", "out", "text.txt"])
+        self.accepted(["generate", "out", "--max-new-tokens", 2])
+        # another folder, or one inside it, is another run's
+        self.accepted(["train", "job.toml", "--job.dump_folder=other"])
+        self.accepted(["compare", "job.toml", "--recipes", "bf16"])
+        self.assertIsNone(job.poll())
+        os.kill(job.pid, signal.SIGKILL)  # nothing is left to be cleared away by hand
+        job.wait()
+        self.assertIn("Resumed from", self.accepted(["train", "job.toml", "--checkpoint.enable", "--training.steps=1",
+                                                     "--checkpoint.load_step=2"]).stdout)
+        self.assertFalse(os.path.exists(self.path("out", ".octet.lock")))
+
+    def test_given_one_folder_of_checkpoints_of_two_runs_the_second_is_refused(self):
+        shared = "--checkpoint.folder=" + self.path("kept")
+        job = self.long_run("--checkpoint.enable", shared)
+        self.wait_for_steps(job)
+        second = ["train", "job.toml", "--job.dump_folder=other", shared]
+        self.refused(second + ["--checkpoint.enable"], "--checkpoint.folder: %s: another run" % self.path("kept"),
+                     "process %d " % job.pid, status=1)
+        self.assertFalse(os.path.exists(self.path("other")))
+        self.accepted(second)  # saves nothing
+
+    def test_given_a_comparison_its_folders_are_its_own(self):
+        job = self.background([program.OCTET, "compare", "job.toml", "--recipes", "bf16,fp32", "--training.steps=1000000"])
+        self.wait_for_steps(job, folder="out/compare/bf16")
+        self.refused(["compare", "job.toml", "--recipes", "hif8"], "out/compare: another run", "process %d " % job.pid,
+                     status=1)
+        self.refused(["train", "job.toml", "--job.dump_folder=out/compare/bf16"], "another run writes there", status=1)
+        self.assertNotIn("hif8", os.listdir(self.path("out", "compare")))
+
+    def test_given_a_run_in_a_recipes_folder_compare_is_refused_before_it_trains(self):
+        job = self.long_run("--job.dump_folder=out/compare/fp32")
+        self.wait_for_steps(job, folder="out/compare/fp32")
+        self.refused(["compare", "job.toml", "--recipes", "bf16,fp32"], "out/compare/fp32: another run", status=1)
+        self.assertEqual(os.listdir(self.path("out", "compare")), ["fp32"])
+
+    def test_given_a_folder_that_cannot_be_written_to_compare_trains_nothing(self):
+        nobody = self.as_nobody()
+        for name in ("own", "own/compare", "own/compare/fp32"):
+            os.makedirs(self.path(name))
+            os.chmod(self.path(name), 0o555)
+            result = self.refused(["compare", "job.toml", "--recipes", "bf16,fp32", "--job.dump_folder=own"],
+                                  "--job.dump_folder: own/compare", status=1, **nobody)
+            self.assertNotIn("Training", result.stdout + result.stderr)
+            os.chmod(self.path(name), 0o777)
+        os.mkdir(self.path("reports"))
+        os.chmod(self.path("reports"), 0o555)
+        result = self.refused(["compare", "job.toml", "--recipes", "bf16", "--report", "reports/a.html"],
+                              "--report: reports: can't be written to: Permission denied", status=1, **nobody)
+        self.assertNotIn("Training", result.stdout + result.stderr)
+        self.assertFalse(os.path.exists(self.path("out")))
+
+
+if __name__ == "__main__":
+    main()

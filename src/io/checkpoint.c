@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <xxhash.h>
 
 #include "base/alloc.h"
@@ -19,7 +20,7 @@
 
 const char *const oct_checkpoint_group_name[OCT_CHECKPOINT_N_GROUPS] = {"model", "optimizer"};
 
-typedef enum checksums { CHECKSUMS_SKIP, CHECKSUMS_VERIFY } checksums;
+typedef enum checksums { CHECKSUMS_OF_CHANGED, CHECKSUMS_OF_ALL } checksums;
 
 typedef struct shard {
     const char *name; /* in the manifest */
@@ -102,8 +103,18 @@ static oct_status read_head(oct_checkpoint *c, oct_error *err) {
 
 /* ---- files ---- */
 
-static oct_status check_file(const char *path, const json_t *entry, checksums mode,
-                             oct_error *err) {
+/* Whether a file may be another than the one that the manifest, which is written last, tells of:
+ * whatever is done to a file sets the time of its last change, which no program can set back. */
+static bool may_have_changed(const oct_checkpoint *c, const char *path) {
+    struct stat file, manifest;
+    if (stat(path, &file) != 0 || stat(c->manifest_path, &manifest) != 0)
+        return true;
+    const struct timespec a = file.st_ctim, b = manifest.st_ctim;
+    return a.tv_sec > b.tv_sec || (a.tv_sec == b.tv_sec && a.tv_nsec >= b.tv_nsec);
+}
+
+static oct_status check_file(const oct_checkpoint *c, const char *path, const json_t *entry,
+                             checksums mode, oct_error *err) {
     oct_mapping mapping;
     const json_t *bytes = json_object_get(entry, "bytes");
     const char *xxh3 = json_string_value(json_object_get(entry, "xxh3"));
@@ -120,7 +131,7 @@ static oct_status check_file(const char *path, const json_t *entry, checksums mo
     if ((uint64_t)json_integer_value(bytes) != mapping.n_bytes)
         status = oct_fail(err, OCT_INVALID, "%s: expected %lld bytes; got %zu", path,
                           (long long)json_integer_value(bytes), mapping.n_bytes);
-    else if (mode == CHECKSUMS_VERIFY)
+    else if (mode == CHECKSUMS_OF_ALL || may_have_changed(c, path))
         got = XXH3_64bits(mapping.data ? mapping.data : "", mapping.n_bytes);
     if (!status && got != expected)
         status =
@@ -144,7 +155,7 @@ static oct_status open_files(oct_checkpoint *c, json_t *files, checksums mode, o
         char *path = oct_path_join(c->path, name);
         if (!path)
             return oct_fail_memory(err);
-        status = check_file(path, entry, mode, err);
+        status = check_file(c, path, entry, mode, err);
         if (!status && oct_is_shard_name(name)) {
             shard *s = &c->shards[c->n_shards];
             s->name = name;
@@ -353,24 +364,17 @@ static oct_status open_folder(const char *path, checksums mode, oct_checkpoint *
 
 oct_status oct_checkpoint_open(const char *step_folder, oct_checkpoint **checkpoint,
                                oct_error *err) {
-    return open_folder(step_folder, CHECKSUMS_VERIFY, checkpoint, err);
-}
-
-bool oct_checkpoint_looks_valid(const char *step_folder) {
-    oct_checkpoint *c = NULL;
-    oct_status status = open_folder(step_folder, CHECKSUMS_SKIP, &c, NULL);
-    oct_checkpoint_close(c);
-    return status == OCT_OK;
+    return open_folder(step_folder, CHECKSUMS_OF_ALL, checkpoint, err);
 }
 
 /* step-N must hold step N, else a renamed folder would resume at the wrong place. */
-static oct_status open_step(const char *folder, int64_t step, oct_checkpoint **checkpoint,
-                            oct_error *err) {
+static oct_status open_step(const char *folder, int64_t step, checksums mode,
+                            oct_checkpoint **checkpoint, oct_error *err) {
     oct_checkpoint *c = NULL;
     char *path = oct_step_folder_path(folder, step, NULL);
     if (!path)
         return oct_fail_memory(err);
-    oct_status status = oct_checkpoint_open(path, &c, err);
+    oct_status status = open_folder(path, mode, &c, err);
     if (!status && c->step != step)
         status = oct_fail(err, OCT_INVALID, "%s: step: expected %" PRId64 "; got %" PRId64,
                           c->manifest_path, step, c->step);
@@ -382,6 +386,15 @@ static oct_status open_step(const char *folder, int64_t step, oct_checkpoint **c
     return status;
 }
 
+oct_checkpoint_worth oct_checkpoint_judge(const char *folder, int64_t step) {
+    oct_checkpoint *c = NULL;
+    if (open_step(folder, step, CHECKSUMS_OF_CHANGED, &c, NULL) != OCT_OK)
+        return OCT_CHECKPOINT_UNUSABLE;
+    bool whole = c->n_records[OCT_CHECKPOINT_OPTIMIZER] > 0;
+    oct_checkpoint_close(c);
+    return whole ? OCT_CHECKPOINT_WHOLE : OCT_CHECKPOINT_WITHOUT_STATE;
+}
+
 /* Opens the newest valid one of `steps`; *n_bad: how many before it aren't, each with its reason.
  */
 static oct_status open_newest(const char *folder, const int64_t *steps, size_t n,
@@ -389,7 +402,7 @@ static oct_status open_newest(const char *folder, const int64_t *steps, size_t n
                               oct_error *err) {
     for (*n_bad = 0; *n_bad < n; (*n_bad)++) {
         oct_error *reason = &why[*n_bad];
-        oct_status status = open_step(folder, steps[*n_bad], checkpoint, reason);
+        oct_status status = open_step(folder, steps[*n_bad], CHECKSUMS_OF_ALL, checkpoint, reason);
         if (status == OCT_NO_MEMORY || status == OCT_FAILED) /* says nothing about the folder */
             return oct_fail(err, status, "%s", reason->message);
         if (status == OCT_OK)
@@ -423,7 +436,7 @@ cleanup:
 oct_status oct_checkpoint_find(const char *folder, int64_t step, oct_checkpoint **checkpoint,
                                oct_error *err) {
     *checkpoint = NULL;
-    return step >= 0 ? open_step(folder, step, checkpoint, err)
+    return step >= 0 ? open_step(folder, step, CHECKSUMS_OF_ALL, checkpoint, err)
                      : find_newest(folder, checkpoint, err);
 }
 

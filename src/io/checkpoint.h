@@ -50,11 +50,12 @@ typedef struct oct_checkpoint_contents {
 } oct_checkpoint_contents;
 
 /* Writes `folder`/step-N (the folder and its parents are made). An older step-N is replaced, and
- * stays as it was until the new one is durable. Then all but the newest `keep_latest_k` steps are
- * removed (0: keep all; the step just written always stays); trouble there is a warning. Temporary
- * folders of dead processes of this host are swept. Failure: OCT_FAILED with the reason (disk full,
- * ...), earlier checkpoints intact, nothing temporary left; OCT_INVALID for contents that can't be
- * stored. Call it in one process; not thread-safe for the same folder. */
+ * stays as it was until the new one is durable. Then steps older than the newest `keep_latest_k`
+ * that training could go on from are removed (0: keep all; the step just written always stays);
+ * trouble there is a warning. Temporary folders of dead processes of this host are swept. Failure:
+ * OCT_FAILED with the reason (disk full, ...), earlier checkpoints intact, nothing temporary left;
+ * OCT_INVALID for contents that can't be stored. Call it in one process; not thread-safe for the
+ * same folder. */
 oct_status oct_checkpoint_save(const char *folder, const oct_checkpoint_contents *contents,
                                int64_t keep_latest_k, oct_error *err);
 

@@ -16,7 +16,14 @@ extern const char *const oct_checkpoint_group_name[OCT_CHECKPOINT_N_GROUPS];
 /* Ends in ".safetensors". */
 bool oct_is_shard_name(const char *name);
 
-/* Opens with all checks but the checksums: cheap, for counting what to keep. */
-bool oct_checkpoint_looks_valid(const char *step_folder);
+/* What a run could do with `folder`/step-N. Checked as on opening, the name's step too; only the
+ * checksums of files that haven't changed since the manifest was written are taken on trust, so
+ * that a save doesn't read all earlier ones. */
+typedef enum oct_checkpoint_worth {
+    OCT_CHECKPOINT_UNUSABLE,
+    OCT_CHECKPOINT_WITHOUT_STATE, /* the model alone: training can't go on from it */
+    OCT_CHECKPOINT_WHOLE
+} oct_checkpoint_worth;
+oct_checkpoint_worth oct_checkpoint_judge(const char *folder, int64_t step);
 
 #endif

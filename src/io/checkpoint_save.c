@@ -139,9 +139,12 @@ static oct_status write_files(const char *temporary, const oct_checkpoint_conten
     return status;
 }
 
-/* Valid steps but for `written` count, so that a damaged folder never pushes out a good one. */
-static void prune(const char *folder, int64_t written, int64_t keep_latest_k) {
-    int64_t *steps = NULL, kept = 1;
+/* Only what training could go on from counts as kept: a damaged folder, a copy under another step's
+ * name or a model without its state never push out a good one. What isn't a checkpoint stays, as
+ * nobody knows what it is. */
+static void prune(const char *folder, const oct_checkpoint_contents *written,
+                  int64_t keep_latest_k) {
+    int64_t *steps = NULL, kept = written->n_tensors[OCT_CHECKPOINT_OPTIMIZER] > 0;
     size_t n = 0;
     oct_error why = {0};
     if (keep_latest_k < 1)
@@ -149,12 +152,16 @@ static void prune(const char *folder, int64_t written, int64_t keep_latest_k) {
     if (oct_step_folders_list(folder, &steps, &n, &why))
         oct_log_warning("%s", why.message);
     for (size_t i = 0; i < n; i++) {
-        char *path = oct_step_folder_path(folder, steps[i], NULL);
         why = (oct_error){0};
-        if (path && steps[i] != written && oct_checkpoint_looks_valid(path) &&
-            ++kept > keep_latest_k && oct_step_folder_remove(folder, steps[i], &why))
+        oct_checkpoint_worth worth = steps[i] == written->step
+                                         ? OCT_CHECKPOINT_UNUSABLE
+                                         : oct_checkpoint_judge(folder, steps[i]);
+        if (worth == OCT_CHECKPOINT_UNUSABLE)
+            continue;
+        if (kept < keep_latest_k)
+            kept += worth == OCT_CHECKPOINT_WHOLE;
+        else if (oct_step_folder_remove(folder, steps[i], &why))
             oct_log_warning("an old checkpoint stays: %s", why.message);
-        oct_free(path);
     }
     oct_free(steps);
 }
@@ -182,7 +189,7 @@ oct_status oct_checkpoint_save(const char *folder, const oct_checkpoint_contents
     if (status)
         oct_remove_tree(temporary, NULL);
     else
-        prune(folder, contents->step, keep_latest_k);
+        prune(folder, contents, keep_latest_k);
     oct_free(temporary);
     return status;
 }

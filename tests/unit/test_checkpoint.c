@@ -316,6 +316,55 @@ static void given_any_file_damaged_resume_takes_the_one_before_and_says_why(void
     }
 }
 
+static void given_a_damaged_one_it_counts_for_nothing_and_the_good_ones_stay(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
+        assert_int_equal(system("rm -rf ckpt"), 0);
+        save_well(5, 0);
+        save_well(10, 0);
+        save_well(20, 0);
+        assert_int_equal(system(damages[i].damage), 0);
+        save_well(30, 2);
+        assert_int_equal(
+            system("test \"$(ls -v ckpt | tr '\\n' ' ')\" = 'step-10 step-20 step-30 '"), 0);
+    }
+}
+
+static void given_copies_under_other_names_they_push_out_no_good_one(void **state) {
+    (void)state;
+    for (int64_t step = 10; step <= 30; step += 10)
+        save_well(step, 3);
+    assert_int_equal(system("for s in 15 91 92 93; do cp -r ckpt/step-10 ckpt/step-$s; done; "
+                            "mv ckpt/step-93 ckpt/step-30.old"),
+                     0);
+    save_well(40, 3);
+    assert_int_equal(system("test \"$(ls -v ckpt | tr '\\n' ' ')\" = "
+                            "'step-15 step-20 step-30 step-30.old step-40 step-91 step-92 '"),
+                     0);
+    assert_int_equal(latest(), 40);
+}
+
+static void save_model_alone(int64_t step, int64_t keep) {
+    fake f;
+    make_fake(&f, step);
+    f.contents.n_tensors[OCT_CHECKPOINT_OPTIMIZER] = 0;
+    assert_int_equal(oct_checkpoint_save("ckpt", &f.contents, keep, NULL), OCT_OK);
+}
+
+static void given_models_without_their_state_they_push_out_nothing_and_go_with_age(void **state) {
+    (void)state;
+    save_well(10, 2);
+    save_well(20, 2);
+    save_model_alone(25, 2); /* the end of a run */
+    assert_int_equal(system("test \"$(ls -v ckpt | tr '\\n' ' ')\" = 'step-10 step-20 step-25 '"),
+                     0);
+    save_well(30, 2); /* and how it went on */
+    assert_int_equal(system("test \"$(ls -v ckpt | tr '\\n' ' ')\" = 'step-20 step-25 step-30 '"),
+                     0);
+    save_well(40, 2);
+    assert_int_equal(system("test \"$(ls -v ckpt | tr '\\n' ' ')\" = 'step-30 step-40 '"), 0);
+}
+
 static void given_all_damaged_none_is_taken_and_the_newest_is_named(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
@@ -662,6 +711,9 @@ int main(void) {
         STORY(given_the_same_step_again_the_new_one_takes_its_place),
         STORY(given_any_file_damaged_resume_takes_the_one_before_and_says_why),
         STORY(given_all_damaged_none_is_taken_and_the_newest_is_named),
+        STORY(given_a_damaged_one_it_counts_for_nothing_and_the_good_ones_stay),
+        STORY(given_copies_under_other_names_they_push_out_no_good_one),
+        STORY(given_models_without_their_state_they_push_out_nothing_and_go_with_age),
         STORY(given_other_folders_beside_they_are_left_alone),
         STORY(given_impossible_contents_nothing_is_written),
         STORY(given_a_full_disk_at_any_byte_the_earlier_checkpoint_stays),

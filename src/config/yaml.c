@@ -28,7 +28,7 @@ typedef struct frame {
     const char *key;    /* tables: the key that waits for its value, else NULL */
     size_t key_bytes;
     bool key_is_merge;
-    int key_line;      /* 0: a key of no characters has no place, its value has */
+    int key_line;      /* 0: a key that isn't written has no place of its own, its value has */
     oct_value *merges; /* list of the tables named by `<<`, or NULL */
 } frame;
 
@@ -247,13 +247,15 @@ static oct_status read_anchor(reader *r, struct fy_token *token, int line, const
     return *name ? OCT_OK : r->builder.err->status;
 }
 
+/* What isn't written, `: value`, libfyaml 0.7 gives no mark and 0.8 that of the line before. */
 static oct_status on_key(reader *r, frame *top, struct fy_token *token, int line) {
     const char *text = token_text(r, token, line, &top->key_bytes);
     if (!text)
         return r->builder.err->status;
-    top->key_is_merge = strcmp(text, "<<") == 0 && fy_token_scalar_style(token) == FYSS_PLAIN;
+    bool plain = !token || fy_token_scalar_style(token) == FYSS_PLAIN;
+    top->key_is_merge = plain && strcmp(text, "<<") == 0;
     top->key = text;
-    top->key_line = line;
+    top->key_line = plain && top->key_bytes == 0 ? 0 : line;
     return OCT_OK;
 }
 
@@ -266,7 +268,7 @@ static oct_status on_scalar(reader *r, struct fy_event *event) {
     if (top && top->value->kind == OCT_VALUE_TABLE && !top->key) {
         if (event->scalar.anchor)
             return fail_at(r, line, "an anchor on a key has no meaning here");
-        return on_key(r, top, token, fy_event_start_mark(event) ? line : 0);
+        return on_key(r, top, token, line);
     }
     size_t n_bytes = 0;
     const char *text = token ? fy_token_get_text(token, &n_bytes) : NULL;

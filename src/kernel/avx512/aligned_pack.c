@@ -363,6 +363,7 @@ OCT_INLINE int64_t align_quads(const tables *t, const rows16 *rows, const stagin
     for (int r = 0; r < 16; r++)
         listed |= rows->special >> r & 1 ? 0 : (__mmask64)15 << (4 * r);
     lossy_quad quads[OCT_ALIGNED_STEP / 4];
+    quads[0] = (lossy_quad){0}; /* as gcc 14 can't see that there is a block */
     int64_t n_quads = 0;
     for (int64_t q = 0; q < rows->n_blocks * (BLOCK / 4); q++) {
         __m512i c = _mm512_load_si512(st->codes + q * 64);

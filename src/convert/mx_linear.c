@@ -3,7 +3,6 @@
 
 #include "nn/linear.h"
 #include "nn/step.h"
-#include "op/matmul.h"
 
 /* What forward leaves for backward. */
 typedef struct saved {
@@ -95,7 +94,8 @@ static oct_status weight_gradient(oct_linear *linear, oct_step *step, const oct_
                                       .c = linear->weight->grad,
                                       .c_dtype = OCT_F32,
                                       .ld_c = linear->in_features,
-                                      .accumulate = OCT_ADD_TO_OUTPUT};
+                                      .accumulate = OCT_ADD_TO_OUTPUT,
+                                      .sum_dtype = step->gradient};
     return run(step, linear->recipe, &problem);
 }
 
@@ -119,8 +119,8 @@ static oct_status backward(oct_module *m, oct_step *step, const oct_tensor *dy, 
         status = weight_gradient(linear, step, &dyq, view.rows);
     if (!status && dx)
         status = input_gradient(linear, step, &dyq, dx, accumulate);
-    if (!status && linear->bias && linear->bias->grad)
-        status = oct_matmul_bias_gradient(dy, linear->bias->grad, step->scratch);
+    if (!status)
+        status = oct_linear_bias_gradient(linear, step, dy);
     oct_arena_release(step->scratch, mark);
     return status;
 }

@@ -43,7 +43,7 @@ static bool keeps_a(const oct_gemm_job *j) {
 static bool is_streamed(const oct_gemm_job *j) {
     const oct_gemm_problem *p = j->problem;
     return j->kernels->multiply_block && p->accumulate == OCT_OVERWRITE &&
-           p->M * p->N >= STREAMED_OUTPUT;
+           p->sum_dtype == OCT_F32 && p->M * p->N >= STREAMED_OUTPUT;
 }
 
 static acc_place place_of(const oct_gemm_job *j) {
@@ -133,7 +133,7 @@ static void store_panel(const tile *t, int64_t row, int64_t col, int64_t n_rows,
     size_t size = p->c_dtype == OCT_F32 ? sizeof(float) : sizeof(uint16_t);
     unsigned char *c = (unsigned char *)p->c + (size_t)(m * p->ld_c + n) * size;
     t->job->kernels->store(acc, t->ld_acc, n_rows, n_cols, c, p->c_dtype, p->ld_c, p->accumulate,
-                           p->bias ? p->bias + n : NULL);
+                           p->bias ? p->bias + n : NULL, p->sum_dtype);
 }
 
 /* Part of a tile: panels of A from row i on, panels of B from column k on. Where the sums have no
@@ -216,7 +216,7 @@ static void multiply_strip(const tile *t, int64_t step, const strip *s) {
                             .fetch = s->fetch,
                             .next_panel = s->next_panel,
                             .a_next = s->a_next};
-    bool direct = is_last(j, step) && p->c_dtype == OCT_F32 && !p->bias;
+    bool direct = is_last(j, step) && p->c_dtype == OCT_F32 && !p->bias && p->sum_dtype == OCT_F32;
     if (direct) {
         int64_t row = j->a.first + t->row + s->i, col = j->b.first + t->col + s->k;
         block.c = (float *)p->c + row * p->ld_c + col;

@@ -6,8 +6,8 @@
  *   a(i,k), b(j,k) are the operands decoded to fp32 with their scale folded in (one rounding);
  *   for each chunk of OCT_GEMM_K_CHUNK consecutive k: s = 0; s = fma(a, b, s) in order of k;
  *   chunk sums are added in order: acc = s0; acc = acc + s1; ...
- *   then acc = C + acc if accumulating (C widened to fp32 first), acc = acc + bias, and one
- * rounding to C's dtype. K = 0 gives acc = 0.
+ *   then acc is rounded to the problem's sum_dtype, acc = C + acc if accumulating (C widened to
+ * fp32 first), acc = acc + bias, and one rounding to C's dtype. K = 0 gives acc = 0.
  *
  * `aligned` (AVX512-VNNI) computes the same products in integers aligned to a row scale, with a
  * sparse residual pass (docs/numerics.md); it meets the error bound but not the same bits. It is
@@ -60,7 +60,9 @@ typedef struct oct_gemm_problem {
     oct_dtype c_dtype; /* F32 or BF16 */
     int64_t ld_c;
     oct_accumulate accumulate;
-    const float *bias; /* (N) or NULL */
+    const float *bias;   /* (N) or NULL */
+    oct_dtype sum_dtype; /* what the sum is rounded to before it is added to C: F32 (not at all) or
+                            BF16 */
 } oct_gemm_problem;
 
 /* Bytes of workspace (64-byte aligned) that oct_gemm needs for these problems with the current

@@ -100,11 +100,12 @@ typedef struct oct_gemm_kernels {
     /* The same for a block, whose pairs it may overlap; NULL: the driver calls `multiply`. */
     void (*multiply_block)(const oct_gemm_block *block);
 
-    /* The end of a product: t = acc; t = C + t if accumulating; t = t + bias[j] if bias; C = t
-     * rounded to its dtype. n_rows <= MR, n_cols <= NR; `c` and `bias` point at the element for
-     * (0,0). acc may be c itself when C is F32 and not accumulating. */
+    /* The end of a product: t = acc rounded to sum_dtype; t = C + t if accumulating; t = t +
+     * bias[j] if bias; C = t rounded to its dtype. n_rows <= MR, n_cols <= NR; `c` and `bias` point
+     * at the element for (0,0). acc may be c itself when C is F32 and not accumulating. */
     void (*store)(const float *acc, int64_t ld_acc, int64_t n_rows, int64_t n_cols, void *c,
-                  oct_dtype c_dtype, int64_t ld_c, oct_accumulate accumulate, const float *bias);
+                  oct_dtype c_dtype, int64_t ld_c, oct_accumulate accumulate, const float *bias,
+                  oct_dtype sum_dtype);
 } oct_gemm_kernels;
 
 extern const oct_gemm_kernels oct_gemm_kernels_ref, oct_gemm_kernels_avx2, oct_gemm_kernels_avx512;

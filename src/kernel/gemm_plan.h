@@ -60,7 +60,8 @@ typedef struct oct_gemm_plan {
 
 /* Whether C itself can hold the accumulators: an fp32 sum that nothing else is added to. */
 static inline bool oct_gemm_in_place(const oct_gemm_problem *p) {
-    return p->c_dtype == OCT_F32 && p->accumulate == OCT_OVERWRITE && p->K > 0;
+    return p->c_dtype == OCT_F32 && p->accumulate == OCT_OVERWRITE && p->K > 0 &&
+           p->sum_dtype == OCT_F32;
 }
 
 static inline size_t oct_gemm_packed_bytes(const oct_gemm_side *s, int64_t n_steps) {

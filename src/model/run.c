@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "model/tree.h"
+#include "nn/gradient.h"
 #include "op/elementwise.h"
 
 /* Logits of one slice of rows: at most this many elements, but rows enough for a fast product. */
@@ -138,8 +139,13 @@ static int64_t rows_per_slice(const oct_model *model, int64_t T) {
 static oct_status run_head(oct_model *model, oct_step *step, const oct_tensor *h, oct_tensor *dh,
                            const int32_t *targets, float grad_scale, oct_loss_sum *total) {
     int64_t T = oct_tensor_rows(h), n_rows = rows_per_slice(model, T);
-    oct_status status = OCT_OK;
+    bool in_parts = dh && n_rows < T;
+    oct_gradient gradient;
     *total = (oct_loss_sum){0};
+    oct_status status =
+        oct_gradient_begin(step, in_parts ? model->output->weight : NULL, &gradient);
+    if (status)
+        return status;
     for (int64_t first = 0; !status && first < T; first += n_rows) {
         const head_slice slice = {first,     oct_min_i64(n_rows, T - first), h, dh, targets,
                                   grad_scale};
@@ -152,7 +158,7 @@ static oct_status run_head(oct_model *model, oct_step *step, const oct_tensor *h
         total->loss += sum.loss;
         total->count += sum.count;
     }
-    return status;
+    return oct_gradient_end(step, &gradient, status);
 }
 
 /* The last norm and the head: forward, and when training the backward of both. */

@@ -2,7 +2,7 @@
 #include "nn/embedding.h"
 
 #include "base/alloc.h"
-#include "nn/step.h"
+#include "nn/gradient.h"
 #include "op/elementwise.h"
 
 static oct_status forward(oct_module *m, oct_step *step, const oct_tensor *x, oct_tensor *y) {
@@ -19,11 +19,16 @@ static oct_status forward(oct_module *m, oct_step *step, const oct_tensor *x, oc
 
 static oct_status backward(oct_module *m, oct_step *step, const oct_tensor *dy, oct_tensor *dx,
                            oct_accumulate accumulate) {
-    (void)step, (void)dx, (void)accumulate;
+    (void)dx, (void)accumulate;
     oct_param *weight = ((oct_embedding *)m)->weight;
+    oct_gradient gradient;
     if (!weight->grad)
         return OCT_OK;
-    return oct_embedding_backward(dy, m->saved, weight->shape[0], weight->grad);
+    oct_status status = oct_gradient_begin(step, weight, &gradient);
+    if (status)
+        return status;
+    status = oct_embedding_backward(dy, m->saved, weight->shape[0], weight->grad);
+    return oct_gradient_end(step, &gradient, status);
 }
 
 static const oct_module_ops ops = {

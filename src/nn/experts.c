@@ -144,7 +144,8 @@ static oct_status weight_gradient(oct_experts *experts, oct_step *step, oct_expe
                                            .c = param->grad + e * N * K,
                                            .c_dtype = OCT_F32,
                                            .ld_c = K,
-                                           .accumulate = OCT_ADD_TO_OUTPUT};
+                                           .accumulate = OCT_ADD_TO_OUTPUT,
+                                           .sum_dtype = step->gradient};
     }
     oct_status status = run(experts, step, problems, n);
     oct_arena_release(step->scratch, mark);

@@ -2,7 +2,7 @@
 #include "nn/linear.h"
 
 #include "base/alloc.h"
-#include "nn/step.h"
+#include "nn/gradient.h"
 #include "op/matmul.h"
 
 static oct_status forward(oct_module *m, oct_step *step, const oct_tensor *x, oct_tensor *y) {
@@ -25,14 +25,26 @@ static oct_status forward(oct_module *m, oct_step *step, const oct_tensor *x, oc
     return oct_matmul_forward(x, &weight, bias.data, y, step->scratch);
 }
 
+oct_status oct_linear_bias_gradient(oct_linear *linear, oct_step *step, const oct_tensor *dy) {
+    oct_gradient gradient;
+    if (!linear->bias || !linear->bias->grad)
+        return OCT_OK;
+    oct_status status = oct_gradient_begin(step, linear->bias, &gradient);
+    if (status)
+        return status;
+    status = oct_matmul_bias_gradient(dy, linear->bias->grad, step->scratch);
+    return oct_gradient_end(step, &gradient, status);
+}
+
 static oct_status backward(oct_module *m, oct_step *step, const oct_tensor *dy, oct_tensor *dx,
                            oct_accumulate accumulate) {
     oct_linear *linear = (oct_linear *)m;
     oct_status status = OCT_OK;
     if (linear->weight->grad)
-        status = oct_matmul_weight_gradient(dy, m->saved, linear->weight->grad, step->scratch);
-    if (!status && linear->bias && linear->bias->grad)
-        status = oct_matmul_bias_gradient(dy, linear->bias->grad, step->scratch);
+        status = oct_matmul_weight_gradient(dy, m->saved, linear->weight->grad, step->gradient,
+                                            step->scratch);
+    if (!status)
+        status = oct_linear_bias_gradient(linear, step, dy);
     if (status || !dx)
         return status;
     oct_tensor weight;

@@ -26,6 +26,9 @@ oct_status oct_linear_create(oct_module *parent, const char *component, int64_t 
 oct_status oct_linear_create_tied(oct_module *parent, const char *component, oct_param *weight,
                                   oct_linear **out);
 
+/* Of the bias, where it trains: the sum of dy's rows. */
+oct_status oct_linear_bias_gradient(oct_linear *linear, oct_step *step, const oct_tensor *dy);
+
 /* The module as a linear, or NULL: true for whatever ops it has now. */
 oct_linear *oct_linear_from(oct_module *m);
 

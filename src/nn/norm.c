@@ -2,7 +2,7 @@
 #include "nn/norm.h"
 
 #include "base/alloc.h"
-#include "nn/step.h"
+#include "nn/gradient.h"
 #include "op/norm.h"
 
 typedef struct kept {
@@ -37,8 +37,13 @@ static oct_status backward(oct_module *m, oct_step *step, const oct_tensor *dy, 
     oct_status status = oct_weights_dense(step->weights, norm->weight, step->activation, &weight);
     if (status)
         return status;
-    return oct_rmsnorm_backward(dy, &k->x, &weight, k->rstd, dx, accumulate, norm->weight->grad,
-                                step->scratch);
+    oct_gradient gradient;
+    status = oct_gradient_begin(step, norm->weight, &gradient);
+    if (status)
+        return status;
+    status = oct_rmsnorm_backward(dy, &k->x, &weight, k->rstd, dx, accumulate, norm->weight->grad,
+                                  step->scratch);
+    return oct_gradient_end(step, &gradient, status);
 }
 
 static void replace_input(oct_module *m, const oct_tensor *x) {

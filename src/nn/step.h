@@ -33,6 +33,8 @@ struct oct_step {
     oct_shared *shared;   /* quantizations that siblings share */
     oct_dtype
         activation; /* OCT_BF16 or OCT_F32: dtype of activations and of high-precision weights */
+    oct_dtype gradient; /* what a weight's gradient is rounded to, once a micro-batch, before it is
+                           added in fp32: F32 (not at all) or BF16 */
     oct_save save;
     int64_t B, S;     /* sequences and tokens a sequence: T = B * S rows in every activation */
     int64_t position; /* of the first token, > 0 when generating with a key-value cache */
@@ -46,7 +48,7 @@ typedef struct oct_step_mark {
     size_t n_shared;
 } oct_step_mark;
 
-/* Owns the two arenas and the share table. */
+/* Owns the two arenas and the share table. Gradients aren't rounded unless `gradient` is set. */
 oct_status oct_step_create(oct_weights *weights, oct_dtype activation, oct_step **out);
 void oct_step_destroy(oct_step *step);
 

@@ -61,7 +61,7 @@ oct_status oct_matmul_input_gradient(const oct_tensor *dy, const oct_tensor *wei
 }
 
 oct_status oct_matmul_weight_gradient(const oct_tensor *dy, const oct_tensor *x, float *dweight,
-                                      oct_arena *scratch) {
+                                      oct_dtype sum_dtype, oct_arena *scratch) {
     int64_t N = oct_tensor_cols(dy), K = oct_tensor_cols(x);
     if (!shapes_fit(x, dy, N, K))
         return OCT_INVALID;
@@ -73,7 +73,8 @@ oct_status oct_matmul_weight_gradient(const oct_tensor *dy, const oct_tensor *x,
                                 .c = dweight,
                                 .c_dtype = OCT_F32,
                                 .ld_c = K,
-                                .accumulate = OCT_ADD_TO_OUTPUT};
+                                .accumulate = OCT_ADD_TO_OUTPUT,
+                                .sum_dtype = sum_dtype};
     return run_product(&problem, scratch);
 }
 

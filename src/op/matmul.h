@@ -21,9 +21,9 @@ oct_status oct_matmul_forward(const oct_tensor *x, const oct_tensor *weight, con
 oct_status oct_matmul_input_gradient(const oct_tensor *dy, const oct_tensor *weight, oct_tensor *dx,
                                      oct_accumulate accumulate, oct_arena *scratch);
 
-/* dweight (N,K) fp32 += dy^T x. */
+/* dweight (N,K) fp32 += dy^T x, which is rounded to sum_dtype (F32: not at all) before. */
 oct_status oct_matmul_weight_gradient(const oct_tensor *dy, const oct_tensor *x, float *dweight,
-                                      oct_arena *scratch);
+                                      oct_dtype sum_dtype, oct_arena *scratch);
 
 /* dbias (N) fp32 += the sum of dy's rows: fp32 sums of 64 rows in order, those added in order. */
 oct_status oct_matmul_bias_gradient(const oct_tensor *dy, float *dbias, oct_arena *scratch);

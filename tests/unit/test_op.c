@@ -362,7 +362,7 @@ static void given_a_linear_its_three_products_are_right(void **state) {
         naive_product(N, K, T, dy64, 1, N, x64, 1, K, dw64);
         assert_int_equal(oct_matmul_forward(&x, &w, bias.data, &y, arena), OCT_OK);
         assert_int_equal(oct_matmul_input_gradient(&dy, &w, &dx, OCT_ADD_TO_OUTPUT, arena), OCT_OK);
-        assert_int_equal(oct_matmul_weight_gradient(&dy, &x, dw.data, arena), OCT_OK);
+        assert_int_equal(oct_matmul_weight_gradient(&dy, &x, dw.data, OCT_F32, arena), OCT_OK);
         assert_int_equal(oct_matmul_bias_gradient(&dy, db.data, arena), OCT_OK);
         test_close(&y, y64, 1e-5);
         test_close(&dx, dx64, 1e-5);
@@ -379,7 +379,7 @@ static void matmul_story(oct_arena *arena, oct_dtype dtype, oct_tensor *results,
     oct_tensor dy = test_random(arena, dtype, T, N, 3), dx = test_tensor(arena, dtype, T, K);
     oct_tensor dw = test_random(arena, OCT_F32, N, K, 4), db = test_random(arena, OCT_F32, 1, N, 5);
     assert_int_equal(oct_matmul_input_gradient(&dy, &w, &dx, OCT_OVERWRITE, arena), OCT_OK);
-    assert_int_equal(oct_matmul_weight_gradient(&dy, &x, dw.data, arena), OCT_OK);
+    assert_int_equal(oct_matmul_weight_gradient(&dy, &x, dw.data, OCT_F32, arena), OCT_OK);
     assert_int_equal(oct_matmul_bias_gradient(&dy, db.data, arena), OCT_OK);
     results[(*n)++] = dx;
     results[(*n)++] = dw;

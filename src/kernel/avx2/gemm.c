@@ -160,11 +160,13 @@ static void multiply(const void *a_panel, const void *b_panel, int64_t kc, float
 /* --- storing --- */
 
 static void store_row(const float *acc, int64_t n, void *c, oct_dtype c_dtype,
-                      oct_accumulate accumulate, const float *bias) {
+                      oct_accumulate accumulate, const float *bias, oct_dtype sum_dtype) {
     float *f32 = c;
     uint16_t *bf16 = c;
     for (int64_t j = 0; j < n; j++) {
         float t = acc[j];
+        if (sum_dtype == OCT_BF16)
+            t = oct_bf16_decode(oct_bf16_encode(t));
         if (accumulate == OCT_ADD_TO_OUTPUT)
             t = (c_dtype == OCT_F32 ? f32[j] : oct_bf16_decode(bf16[j])) + t;
         if (bias)
@@ -177,11 +179,12 @@ static void store_row(const float *acc, int64_t n, void *c, oct_dtype c_dtype,
 }
 
 static void store(const float *acc, int64_t ld_acc, int64_t n_rows, int64_t n_cols, void *c,
-                  oct_dtype c_dtype, int64_t ld_c, oct_accumulate accumulate, const float *bias) {
+                  oct_dtype c_dtype, int64_t ld_c, oct_accumulate accumulate, const float *bias,
+                  oct_dtype sum_dtype) {
     size_t size = c_dtype == OCT_F32 ? sizeof(float) : sizeof(uint16_t);
     for (int64_t i = 0; i < n_rows; i++)
         store_row(acc + i * ld_acc, n_cols, (char *)c + (size_t)(i * ld_c) * size, c_dtype,
-                  accumulate, bias);
+                  accumulate, bias, sum_dtype);
 }
 
 const oct_gemm_kernels oct_gemm_kernels_avx2 = {

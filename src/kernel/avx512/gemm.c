@@ -210,13 +210,15 @@ static void multiply(const void *a_panel, const void *b_panel, int64_t kc, float
 
 void oct_gemm_store_avx512(const float *acc, int64_t ld_acc, int64_t n_rows, int64_t n_cols,
                            void *c, oct_dtype c_dtype, int64_t ld_c, oct_accumulate accumulate,
-                           const float *bias) {
+                           const float *bias, oct_dtype sum_dtype) {
     for (int64_t i = 0; i < n_rows; i++) {
         for (int64_t j = 0; j < n_cols; j += 16) {
             __mmask16 mask = oct_lanes_below(n_cols - j);
             float *f32 = (float *)c + i * ld_c + j;
             uint16_t *bf16 = (uint16_t *)c + i * ld_c + j;
             __m512 t = _mm512_maskz_loadu_ps(mask, acc + i * ld_acc + j);
+            if (sum_dtype == OCT_BF16)
+                t = oct_bf16_lanes(oct_lanes_bf16(t));
             if (accumulate == OCT_ADD_TO_OUTPUT) {
                 __m512 old = c_dtype == OCT_F32
                                  ? _mm512_maskz_loadu_ps(mask, f32)

@@ -12,6 +12,6 @@ void oct_gemm_pack_32_avx512(const oct_operand *x, int64_t row, int64_t n_rows, 
 /* oct_gemm_kernels.store */
 void oct_gemm_store_avx512(const float *acc, int64_t ld_acc, int64_t n_rows, int64_t n_cols,
                            void *c, oct_dtype c_dtype, int64_t ld_c, oct_accumulate accumulate,
-                           const float *bias);
+                           const float *bias, oct_dtype sum_dtype);
 
 #endif

@@ -80,12 +80,15 @@ static void multiply(const void *a_panel, const void *b_panel, int64_t kc, float
 }
 
 static void store(const float *acc, int64_t ld_acc, int64_t n_rows, int64_t n_cols, void *c,
-                  oct_dtype c_dtype, int64_t ld_c, oct_accumulate accumulate, const float *bias) {
+                  oct_dtype c_dtype, int64_t ld_c, oct_accumulate accumulate, const float *bias,
+                  oct_dtype sum_dtype) {
     float *c_f32 = c;
     uint16_t *c_bf16 = c;
     for (int64_t i = 0; i < n_rows; i++)
         for (int64_t j = 0; j < n_cols; j++) {
             float t = acc[i * ld_acc + j];
+            if (sum_dtype == OCT_BF16)
+                t = oct_bf16_decode(oct_bf16_encode(t));
             int64_t at = i * ld_c + j;
             if (accumulate == OCT_ADD_TO_OUTPUT)
                 t = (c_dtype == OCT_F32 ? c_f32[at] : oct_bf16_decode(c_bf16[at])) + t;

@@ -43,6 +43,12 @@ static oct_matrix_view local_rows(const oct_slot *slot, int64_t e, oct_comm *com
                              .ld = slot->shape.K};
 }
 
+/* As the quantizer finds them: see oct_matrix_amax. */
+static void round_amaxes(const oct_slot *slot, float *amaxes) {
+    for (int64_t i = 0; slot->recipe->weight_source == OCT_BF16 && i < n_amaxes(slot); i++)
+        amaxes[i] = oct_bf16_decode(oct_bf16_encode(amaxes[i]));
+}
+
 static oct_status local_amaxes(oct_slot *slot, oct_comm *comm, oct_arena *scratch, float *out) {
     oct_status status = OCT_OK;
     for (int64_t e = 0; e < slot->shape.E && !status; e++) {
@@ -52,6 +58,7 @@ static oct_status local_amaxes(oct_slot *slot, oct_comm *comm, oct_arena *scratc
         else
             oct_matrix_column_amaxes(&view, out + e * slot->shape.K);
     }
+    round_amaxes(slot, out);
     return status;
 }
 

@@ -14,7 +14,8 @@
 #include "kernel/select.h"
 
 #define TASK_ROWS 64
-#define STRIP_COLS 32 /* per-channel along dimension 0: columns that one task transposes */
+#define STRIP_COLS 32  /* per-channel along dimension 0: columns that one task transposes */
+#define ROUND_COLS 256 /* columns that are rounded at a time: blocks of them stay in L1 or L2 */
 
 typedef struct part {
     oct_matrix_view x;
@@ -26,8 +27,10 @@ typedef struct part {
 typedef struct job {
     const oct_quantize_kernels *kernels;
     oct_dtype format;
-    oct_scale_mode mode;
+    oct_scale_mode mode[2]; /* for contraction over 0 and 1 */
     float target;
+    bool rounds;    /* fp32 elements are rounded to bf16 first */
+    bool one_scale; /* of all parts together */
     part *parts;
     int64_t n_parts, n_tasks;
     int64_t cols, most_rows;
@@ -41,6 +44,10 @@ bool oct_recipe_shares_copies(const oct_recipe *recipe, oct_role role) {
         return true;
     return recipe->granularity == OCT_MX && role == OCT_ROLE_WEIGHT &&
            recipe->weight_block_rows == OCT_MX_BLOCK;
+}
+
+static bool rounds_source(const oct_recipe *recipe, oct_role role, oct_dtype source) {
+    return role == OCT_ROLE_WEIGHT && recipe->weight_source == OCT_BF16 && source == OCT_F32;
 }
 
 oct_qmatrix oct_qmatrix_shape(const oct_recipe *recipe, oct_role role, int64_t rows, int64_t cols,
@@ -90,6 +97,7 @@ static oct_matrix_view rows_of(const oct_matrix_view *x, int64_t first, int64_t 
 typedef struct block {
     const part *part;
     int64_t first; /* row of the part */
+    int64_t col;   /* where `rows` begins; above 0 in a piece alone */
     oct_matrix_view rows;
 } block;
 
@@ -104,7 +112,7 @@ static block block_of(const job *j, int64_t task) {
     }
     const part *p = &j->parts[low];
     int64_t first = (task - p->first_task) * TASK_ROWS;
-    return (block){p, first, rows_of(&p->x, first, TASK_ROWS)};
+    return (block){p, first, 0, rows_of(&p->x, first, TASK_ROWS)};
 }
 
 static oct_mx_output output_by_rows(const oct_qmatrix *q, int64_t first_row) {
@@ -119,65 +127,132 @@ static oct_mx_output output_by_cols(const oct_qmatrix *q, int64_t first_row) {
                            (uint8_t *)q->scales + first_row / OCT_MX_BLOCK, q->ld_scales};
 }
 
-static void mx_task(void *context, int64_t task, int thread) {
-    const job *j = context;
-    (void)thread;
-    block b = block_of(j, task);
-    oct_qmatrix *const *along = b.part->along;
+static oct_mx_output output_at(oct_mx_output out, int64_t codes, int64_t scales) {
+    out.codes += codes;
+    out.scales += scales;
+    return out;
+}
+
+/* The rows of a block as the kernels shall see them. `buffer` holds a piece of them in bf16. */
+static oct_matrix_view rounded(const oct_quantize_kernels *kernels, const oct_matrix_view *rows,
+                               int64_t first, int64_t n, uint16_t *buffer) {
+    for (int64_t r = 0; r < rows->rows; r++)
+        kernels->f32_to_bf16((const float *)rows->data + r * rows->ld + first, n,
+                             buffer + r * ROUND_COLS);
+    return (oct_matrix_view){buffer, OCT_BF16, rows->rows, n, ROUND_COLS};
+}
+
+typedef void (*block_task)(const job *j, const block *b);
+
+/* Runs `task` on the block; where elements are rounded first, on one piece of its columns after the
+ * other, as if it were a block of a narrower matrix. */
+static void run_block(const job *j, block b, block_task task) {
+    uint16_t buffer[TASK_ROWS * ROUND_COLS];
+    const oct_matrix_view whole = b.rows;
+    if (!j->rounds) {
+        task(j, &b);
+        return;
+    }
+    for (b.col = 0; b.col < whole.cols; b.col += ROUND_COLS) {
+        int64_t n = oct_min_i64(ROUND_COLS, whole.cols - b.col);
+        b.rows = rounded(j->kernels, &whole, b.col, n, buffer);
+        task(j, &b);
+    }
+}
+
+static void mx_block(const job *j, const block *b) {
+    oct_qmatrix *const *along = b->part->along;
     oct_mx_output by_rows, by_cols;
     if (along[1])
-        by_rows = output_by_rows(along[1], b.first);
+        by_rows = output_at(output_by_rows(along[1], b->first), b->col, b->col / OCT_MX_BLOCK);
     if (along[0])
-        by_cols = output_by_cols(along[0], b.first);
-    if (along[0] && along[1])
-        j->kernels->mx_both(&b.rows, j->format, j->mode, &by_rows, &by_cols);
-    else if (along[1])
-        j->kernels->mx_rows(&b.rows, j->format, j->mode, &by_rows);
-    else
-        j->kernels->mx_cols(&b.rows, j->format, j->mode, &by_cols);
+        by_cols = output_at(output_by_cols(along[0], b->first), b->col * along[0]->cols,
+                            b->col * along[0]->ld_scales);
+    if (along[0] && along[1] && j->mode[0] == j->mode[1]) {
+        j->kernels->mx_both(&b->rows, j->format, j->mode[0], &by_rows, &by_cols);
+        return;
+    }
+    if (along[1])
+        j->kernels->mx_rows(&b->rows, j->format, j->mode[1], &by_rows);
+    if (along[0])
+        j->kernels->mx_cols(&b->rows, j->format, j->mode[0], &by_cols);
+}
+
+static void mx_task(void *context, int64_t task, int thread) {
+    (void)thread;
+    run_block(context, block_of(context, task), mx_block);
+}
+
+static void mx_tiles_block(const job *j, const block *b) {
+    oct_mx_output out =
+        output_at(output_by_rows(b->part->along[1], b->first), b->col, b->col / OCT_MX_BLOCK);
+    j->kernels->mx_tiles(&b->rows, j->format, j->mode[1], &out);
 }
 
 static void mx_tiles_task(void *context, int64_t task, int thread) {
-    const job *j = context;
     (void)thread;
-    block b = block_of(j, task);
-    oct_mx_output out = output_by_rows(b.part->along[1], b.first);
-    j->kernels->mx_tiles(&b.rows, j->format, j->mode, &out);
+    run_block(context, block_of(context, task), mx_tiles_block);
+}
+
+static float seen(const job *j, float x) {
+    return j->rounds ? oct_bf16_decode(oct_bf16_encode(x)) : x;
+}
+
+/* Rounding keeps order, so the largest of rounded magnitudes is the largest one, rounded. */
+static float amax_of(const job *j, const oct_matrix_view *rows) {
+    return seen(j, j->kernels->amax(rows));
 }
 
 static void amax_task(void *context, int64_t task, int thread) {
     const job *j = context;
     (void)thread;
     block b = block_of(j, task);
-    j->amax[task] = j->kernels->amax(&b.rows);
+    j->amax[task] = amax_of(j, &b.rows);
+}
+
+static void scaled_block(const job *j, const block *b) {
+    oct_qmatrix *q = b->part->along[1];
+    j->kernels->scaled(&b->rows, j->format, b->part->scale, q->codes + b->first * q->cols + b->col,
+                       q->cols);
 }
 
 static void scaled_task(void *context, int64_t task, int thread) {
-    const job *j = context;
     (void)thread;
-    block b = block_of(j, task);
-    oct_qmatrix *q = b.part->along[1];
-    j->kernels->scaled(&b.rows, j->format, b.part->scale, q->codes + b.first * q->cols, q->cols);
+    run_block(context, block_of(context, task), scaled_block);
 }
 
-/* Quantizes each row of `rows` with a scale of its own into rows first.. of q. `amaxes`: of all
- * rows of q, or NULL. */
-static void quantize_rows(const job *j, const oct_matrix_view *rows, const float *amaxes,
-                          oct_qmatrix *q, int64_t first) {
+/* Quantizes each row of `rows`, columns col.. of q, by the scale that q has for it, into rows
+ * first.. */
+static void encode_rows(const job *j, const oct_matrix_view *rows, oct_qmatrix *q, int64_t first,
+                        int64_t col) {
     for (int64_t r = 0; r < rows->rows; r++) {
         oct_matrix_view row = rows_of(rows, r, 1);
-        float amax = amaxes ? amaxes[first + r] : j->kernels->amax(&row);
-        float scale = oct_scale_from_amax(amax, j->target);
-        ((float *)q->scales)[first + r] = scale;
-        j->kernels->scaled(&row, j->format, scale, q->codes + (first + r) * q->cols, q->cols);
+        j->kernels->scaled(&row, j->format, ((const float *)q->scales)[first + r],
+                           q->codes + (first + r) * q->cols + col, q->cols);
     }
+}
+
+/* Gives each row of `rows` a scale of its own in rows first.. of q. `amaxes`: of all rows of q, or
+ * NULL. */
+static void scale_rows(const job *j, const oct_matrix_view *rows, const float *amaxes,
+                       oct_qmatrix *q, int64_t first) {
+    for (int64_t r = 0; r < rows->rows; r++) {
+        oct_matrix_view row = rows_of(rows, r, 1);
+        float amax = amaxes ? amaxes[first + r] : amax_of(j, &row);
+        ((float *)q->scales)[first + r] = oct_scale_from_amax(amax, j->target);
+    }
+}
+
+static void channel_block(const job *j, const block *b) {
+    encode_rows(j, &b->rows, b->part->along[1], b->first, b->col);
 }
 
 static void channel_rows_task(void *context, int64_t task, int thread) {
     const job *j = context;
     (void)thread;
     block b = block_of(j, task);
-    quantize_rows(j, &b.rows, NULL, b.part->along[1], b.first);
+    scale_rows(j, &b.rows, NULL, b.part->along[1], b.first);
+    run_block(j, b, channel_block);
 }
 
 static float element(const oct_matrix_view *x, int64_t r, int64_t c) {
@@ -199,21 +274,32 @@ static void channel_cols_task(void *context, int64_t task, int thread) {
     float *strip = j->strip + (int64_t)thread * STRIP_COLS * j->most_rows;
     for (int64_t r = 0; r < n_rows; r++)
         for (int64_t c = 0; c < n; c++)
-            strip[c * n_rows + r] = element(&p->x, r, first + c);
+            strip[c * n_rows + r] = seen(j, element(&p->x, r, first + c));
     oct_matrix_view rows = {strip, OCT_F32, n, n_rows, n_rows};
-    quantize_rows(j, &rows, j->columns, p->along[0], first);
+    scale_rows(j, &rows, j->columns, p->along[0], first);
+    encode_rows(j, &rows, p->along[0], first, 0);
 }
 
-/* The amax of one part from those of its blocks, and its scale. Returns the amax. */
-static float settle_scale(const job *j, part *p, const oct_amax *amax) {
+/* The amax of one part from those of its blocks. */
+static float part_amax(const job *j, const part *p) {
     int64_t n_tasks = oct_ceil_div(p->x.rows, TASK_ROWS);
-    float own = 0.0f;
+    float amax = 0.0f;
     for (int64_t i = 0; i < n_tasks; i++)
-        own = fmaxf(own, j->amax[p->first_task + i]); /* never NaN: the kernel gives Inf */
-    bool given = amax && amax->use >= 0 && p->x.rows > 0;
-    p->scale = oct_scale_from_amax(given ? amax->use : own, j->target);
+        amax = fmaxf(amax, j->amax[p->first_task + i]); /* never NaN: the kernel gives Inf */
+    return amax;
+}
+
+static float largest_amax(const job *j) {
+    float largest = 0.0f;
+    for (int64_t i = 0; i < j->n_parts; i++)
+        largest = fmaxf(largest, part_amax(j, &j->parts[i]));
+    return largest;
+}
+
+/* An empty part keeps scale 1, whatever is given. */
+static void settle_scale(const job *j, part *p, float amax) {
+    p->scale = oct_scale_from_amax(p->x.rows > 0 ? amax : 0.0f, j->target);
     *(float *)p->along[1]->scales = p->scale;
-    return own;
 }
 
 oct_status oct_matrix_amax(const oct_matrix_view *x, oct_arena *scratch, float *amax) {
@@ -258,13 +344,17 @@ void oct_matrix_column_amaxes(const oct_matrix_view *x, float *out) {
 }
 
 static oct_status quantize_per_tensor(job *j, oct_arena *arena, oct_amax *amax) {
-    float largest = 0.0f;
     j->amax = oct_arena_alloc_array(arena, (size_t)j->n_tasks, sizeof(float));
     if (!j->amax)
         return OCT_NO_MEMORY;
     oct_parallel(j->n_tasks, amax_task, j);
+    float largest = largest_amax(j);
+    bool given = amax && amax->use >= 0;
     for (int64_t i = 0; i < j->n_parts; i++)
-        largest = fmaxf(largest, settle_scale(j, &j->parts[i], amax));
+        settle_scale(j, &j->parts[i],
+                     given          ? amax->use
+                     : j->one_scale ? largest
+                                    : part_amax(j, &j->parts[i]));
     if (amax)
         amax->seen = largest;
     oct_parallel(j->n_tasks, scaled_task, j);
@@ -315,17 +405,84 @@ static void add_part(job *j, const oct_matrix_view *x, oct_quantized *out) {
     j->parts[j->n_parts++] = p;
 }
 
+/* ---- equal parts ---- */
+
+/* Rows cut into parts of as many elements each, wherever that is in a row. */
+typedef struct cut {
+    const oct_quantize_kernels *kernels;
+    oct_matrix_view x;
+    oct_dtype format;
+    float target, use; /* use < 0: each part's own amax */
+    int64_t n, length; /* elements, and those of a part; the last may be short */
+    uint8_t *codes;
+    float *scales, *amaxes;
+} cut;
+
+static void cut_task(void *context, int64_t task, int thread) {
+    const cut *c = context;
+    (void)thread;
+    int64_t first = oct_min_i64(task * c->length, c->n);
+    int64_t n = oct_min_i64(c->length, c->n - first);
+    const char *data = (const char *)c->x.data + (size_t)first * oct_dtype_bytes(c->x.dtype);
+    const oct_matrix_view piece = {data, c->x.dtype, n > 0, n, n};
+    c->amaxes[task] = c->kernels->amax(&piece);
+    c->scales[task] =
+        oct_scale_from_amax(c->use >= 0 && n > 0 ? c->use : c->amaxes[task], c->target);
+    c->kernels->scaled(&piece, c->format, c->scales[task], c->codes + first, n);
+}
+
+/* See OCT_GROUPS_EQUAL: group g's codes are by whatever parts its rows lie in, its scale is part
+ * g's. */
+static oct_status quantize_equal_parts(const oct_matrix_view *x, const int64_t *offsets,
+                                       int64_t n_groups, const oct_recipe *recipe, oct_role role,
+                                       oct_arena *const arenas[2], oct_amax *amax,
+                                       oct_quantized *out) {
+    int64_t n = x->rows * x->cols;
+    cut c = {.kernels = oct_kernels_current()->quantize,
+             .x = *x,
+             .format = recipe->format[role],
+             .target = recipe->target[role],
+             .use = amax ? amax->use : -1.0f,
+             .n = n,
+             .length = oct_ceil_div(n, n_groups),
+             .codes = oct_arena_alloc_array(arenas[0], (size_t)n, 1),
+             .scales = oct_arena_alloc_array(arenas[0], (size_t)n_groups, sizeof(float))};
+    oct_arena_mark mark = oct_arena_get_mark(arenas[1]);
+    c.amaxes = oct_arena_alloc_array(arenas[1], (size_t)n_groups, sizeof(float));
+    if (!c.codes || !c.scales || !c.amaxes)
+        return OCT_NO_MEMORY;
+    oct_parallel(n_groups, cut_task, &c);
+    float largest = 0.0f;
+    for (int64_t g = 0; g < n_groups; g++) {
+        largest = fmaxf(largest, c.amaxes[g]);
+        int64_t rows = offsets[g + 1] - offsets[g];
+        oct_qmatrix q = oct_qmatrix_shape(recipe, role, rows, x->cols, 1);
+        q.codes = c.codes + offsets[g] * x->cols;
+        q.scales = &c.scales[g];
+        out[g] = (oct_quantized){{q, q}};
+    }
+    if (amax)
+        amax->seen = largest;
+    oct_arena_release(arenas[1], mark);
+    return OCT_OK;
+}
+
 oct_status oct_quantize_groups(const oct_matrix_view *x, const int64_t *offsets, int64_t n_groups,
                                const oct_recipe *recipe, oct_role role, oct_along which,
                                oct_arena *const arenas[2], oct_amax *amax, oct_quantized *out) {
-    job j = {.kernels = oct_kernels_current()->quantize,
-             .format = recipe->format[role],
-             .mode = recipe->scale_mode,
-             .target = recipe->target[role],
-             .columns = amax ? amax->columns : NULL,
-             .cols = x->cols};
+    job j = {
+        .kernels = oct_kernels_current()->quantize,
+        .format = recipe->format[role],
+        .mode = {oct_recipe_scale_mode(recipe, role, 0), oct_recipe_scale_mode(recipe, role, 1)},
+        .target = recipe->target[role],
+        .rounds = rounds_source(recipe, role, x->dtype),
+        .one_scale = recipe->groups == OCT_GROUPS_ONE,
+        .columns = amax ? amax->columns : NULL,
+        .cols = x->cols};
     oct_status status = OCT_OK;
     part single;
+    if (recipe->groups == OCT_GROUPS_EQUAL && recipe->granularity == OCT_PER_TENSOR && n_groups > 1)
+        return quantize_equal_parts(x, offsets, n_groups, recipe, role, arenas, amax, out);
     for (int64_t g = 0; g < n_groups && !status; g++)
         status =
             make_copies(recipe, role, which, offsets[g + 1] - offsets[g], x->cols, arenas, &out[g]);

@@ -11,24 +11,48 @@
 #define MAX_PARTS 8
 #define MAX_ALSO 4
 
-static const struct {
-    const char *name, *meaning;
-} short_names[] = {
-    {"mxfp8", "dynamic_mx-1-1-32_e4m3_e4m3_e4m3"},
-    {"mxfp8-32x32", "dynamic_mx-1-32-32_e4m3_e4m3_e4m3"},
-    {"hif8", "dynamic_per_tensor_hif8_hif8_hif8"},
-    {"hif8_full_range", "dynamic_per_tensor_hif8_hif8_hif8"},
-};
-#define N_SHORT_NAMES (sizeof short_names / sizeof short_names[0])
-
-/* The Ascend operator's default: amax maps to the largest finite HiF8 value. */
-#define HIF8_FULL_RANGE_TARGET 32768.0f
 /* Largest values with three and with two mantissa bits (docs/numerics.md). */
 #define HIF8_TARGET 15.0f
 #define HIF8_GRAD_TARGET 224.0f
+/* The Ascend operator's default: amax maps to the largest finite HiF8 value. */
+#define HIF8_FULL_RANGE_TARGET 32768.0f
+
+/* Some names leave nothing to the rules of quant/rules.h: they mean the same everywhere. */
+static const struct short_name {
+    const char *name, *meaning;
+    bool names_scale_mode;
+    oct_scale_mode scale_mode;
+    float target, grad_target; /* 0: left to the rules */
+} short_names[] = {
+    {.name = "mxfp8", .meaning = "dynamic_mx-1-1-32_e4m3_e4m3_e4m3"},
+    {.name = "mxfp8-32x32", .meaning = "dynamic_mx-1-32-32_e4m3_e4m3_e4m3"},
+    {.name = "mxfp8_cublas",
+     .meaning = "dynamic_mx-1-1-32_e4m3_e4m3_e4m3",
+     .names_scale_mode = true,
+     .scale_mode = OCT_SCALE_FLOOR},
+    {.name = "mxfp8_cublas_rceil",
+     .meaning = "dynamic_mx-1-1-32_e4m3_e4m3_e4m3",
+     .names_scale_mode = true,
+     .scale_mode = OCT_SCALE_RCEIL},
+    {.name = "hif8", .meaning = "dynamic_per_tensor_hif8_hif8_hif8"},
+    {.name = "hif8_full_range",
+     .meaning = "dynamic_per_tensor_hif8_hif8_hif8",
+     .target = HIF8_FULL_RANGE_TARGET,
+     .grad_target = HIF8_FULL_RANGE_TARGET},
+    {.name = "hif8_15_224",
+     .meaning = "dynamic_per_tensor_hif8_hif8_hif8",
+     .target = HIF8_TARGET,
+     .grad_target = HIF8_GRAD_TARGET},
+    {.name = "delayed_hif8_pertensor",
+     .meaning = "delayed_per_tensor_hif8_hif8_hif8",
+     .target = HIF8_TARGET,
+     .grad_target = HIF8_GRAD_TARGET},
+};
+#define N_SHORT_NAMES (sizeof short_names / sizeof short_names[0])
 
 const char *oct_recipe_list(void) {
-    return "mxfp8, mxfp8-32x32, hif8, hif8_full_range, or "
+    return "mxfp8, mxfp8-32x32, mxfp8_cublas, mxfp8_cublas_rceil, hif8, hif8_full_range, "
+           "hif8_15_224, delayed_hif8_pertensor, or "
            "<strategy>_<granularity>_<inputs>_<weights>_<grads>: dynamic or delayed per_tensor "
            "with E4M3, "
            "E5M2 or HiF8; dynamic per_channel, mx-1-1-32 or mx-1-32-32 with E4M3 or E5M2";
@@ -145,6 +169,16 @@ static const char *parse_long(char *text, oct_recipe *recipe) {
     return wrong ? wrong : check_supported(recipe);
 }
 
+static void fix_what_it_names(const struct short_name *named, oct_recipe *recipe) {
+    if (named->names_scale_mode) {
+        recipe->names_scale_mode = true;
+        recipe->scale_mode = recipe->wgrad_scale_mode = named->scale_mode;
+    }
+    recipe->names_targets = named->target > 0;
+    for (int role = 0; role < OCT_N_ROLES && recipe->names_targets; role++)
+        recipe->target[role] = role == OCT_ROLE_GRAD ? named->grad_target : named->target;
+}
+
 oct_status oct_recipe_parse(const char *name, oct_recipe *recipe, oct_error *err) {
     return oct_recipe_parse_beside(name, NULL, 0, recipe, err);
 }
@@ -153,26 +187,28 @@ oct_status oct_recipe_parse_beside(const char *name, const char *const *also, si
                                    oct_recipe *recipe, oct_error *err) {
     char lower[sizeof recipe->name];
     size_t length = strlen(name);
-    *recipe =
-        (oct_recipe){.scale_mode = OCT_SCALE_RCEIL, .gemm = OCT_GEMM_AUTO, .amax_history_len = 16};
+    *recipe = (oct_recipe){.scale_mode = OCT_SCALE_RCEIL,
+                           .wgrad_scale_mode = OCT_SCALE_RCEIL,
+                           .gemm = OCT_GEMM_AUTO,
+                           .amax_history_len = 16};
     if (length >= sizeof lower)
         return refuse(name, "the name is too long", also, n_also, err);
     memcpy(recipe->name, name, length + 1);
     for (size_t i = 0; i <= length; i++)
         lower[i] = (char)tolower((unsigned char)name[i]);
-    bool full_range = strcmp(lower, "hif8_full_range") == 0;
-    for (size_t i = 0; i < N_SHORT_NAMES; i++) {
-        if (strcmp(lower, short_names[i].name) == 0) {
-            snprintf(lower, sizeof lower, "%s", short_names[i].meaning);
-            break;
-        }
-    }
+    const struct short_name *named = NULL;
+    for (size_t i = 0; i < N_SHORT_NAMES && !named; i++)
+        if (strcmp(lower, short_names[i].name) == 0)
+            named = &short_names[i];
+    if (named)
+        snprintf(lower, sizeof lower, "%s", named->meaning);
     const char *wrong = parse_long(lower, recipe);
     if (wrong)
         return refuse(name, wrong, also, n_also, err);
     for (int role = 0; role < OCT_N_ROLES; role++)
-        recipe->target[role] = full_range ? HIF8_FULL_RANGE_TARGET
-                                          : default_target(recipe->format[role], (oct_role)role);
+        recipe->target[role] = default_target(recipe->format[role], (oct_role)role);
+    if (named)
+        fix_what_it_names(named, recipe);
     return OCT_OK;
 }
 

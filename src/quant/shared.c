@@ -9,7 +9,7 @@ typedef struct entry {
     oct_dtype format;
     oct_granularity granularity;
     float target;
-    oct_scale_mode mode;
+    oct_scale_mode mode, wgrad_mode;
     oct_amax amax;
     oct_quantized quantized;
 } entry;
@@ -36,7 +36,8 @@ static bool serves(const entry *e, const oct_tensor *x, const oct_recipe *recipe
     if (e->id != x->id || e->role != role || e->granularity != recipe->granularity)
         return false;
     if (e->amax.use != use || e->format != recipe->format[role] ||
-        e->target != recipe->target[role] || e->mode != recipe->scale_mode)
+        e->target != recipe->target[role] || e->mode != recipe->scale_mode ||
+        e->wgrad_mode != recipe->wgrad_scale_mode)
         return false;
     return (!(which & OCT_ALONG_0) || e->quantized.along[0].codes) &&
            (!(which & OCT_ALONG_1) || e->quantized.along[1].codes);
@@ -69,7 +70,8 @@ oct_status oct_shared_quantize(oct_shared *shared, const oct_tensor *x, const oc
     if (status || !x->id)
         return status;
     return append(shared, (entry){x->id, role, recipe->format[role], recipe->granularity,
-                                  recipe->target[role], recipe->scale_mode, *amax, *out});
+                                  recipe->target[role], recipe->scale_mode,
+                                  recipe->wgrad_scale_mode, *amax, *out});
 }
 
 size_t oct_shared_count(const oct_shared *shared) {

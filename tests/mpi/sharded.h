@@ -14,6 +14,7 @@
 #include "fsdp/fsdp.h"
 #include "kernel/select.h"
 #include "model/model.h"
+#include "quant/rules.h"
 #include "train/optimizer.h"
 #include "train/ranks.h"
 
@@ -26,6 +27,7 @@ typedef enum sizes { SIZES_SMALL, SIZES_WIDE, SIZES_FEW_ROWS } sizes;
 typedef struct setup {
     sizes sizes;
     const char *recipe; /* NULL: high precision */
+    oct_rule_set rules; /* 0: octet's */
     oct_fsdp_config config;
     oct_recompute recompute;
     int tied;
@@ -84,6 +86,9 @@ static inline oct_plan *plan_model(oct_model *model, const setup *s, oct_recipe 
     oct_plan *plan = NULL;
     if (s->recipe && oct_recipe_parse(s->recipe, recipe, &err))
         fail_msg("%s", err.message);
+    if (s->recipe)
+        oct_rules_apply(oct_rules_of(s->rules), s->experts ? OCT_FOR_EXPERTS : OCT_FOR_LINEARS,
+                        OCT_BF16, recipe);
     recipe->amax_history_len = 2;
     const oct_pattern_list exclude = {
         .kind = OCT_PATTERN_SUBSTRING, .patterns = kept, .n = s->convert_head ? 1 : 2};
@@ -117,6 +122,7 @@ static inline void replica_open(replica *r, const setup *s, oct_comm *comm) {
     assert_int_equal(oct_plan_apply(r->plan, &err), OCT_OK);
     assert_int_equal(oct_weights_create(&r->weights), OCT_OK);
     assert_int_equal(oct_step_create(r->weights, s->config.activation, &r->step), OCT_OK);
+    r->step->gradient = oct_rules_gradient(oct_rules_of(s->rules), s->config.activation);
     if (comm) {
         r->comms = (oct_fsdp_comms){.shard = comm};
         if (s->expert_degree > 1)

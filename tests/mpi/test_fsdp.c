@@ -109,7 +109,31 @@ static void given_any_recipe_gathered_codes_are_those_of_one_process(void **stat
     }
 }
 
+/* The shards are rounded to bf16 before amaxes are shared and codes are made: the whole's codes. */
+static void given_a_frameworks_rules_gathered_codes_are_those_of_the_weight_in_bf16(void **state) {
+    (void)state;
+    const oct_rule_set sets[] = {OCT_RULES_TORCHTITAN_NPU, OCT_RULES_MINDSPEED};
+    for (int i = 0; i < N_RECIPES; i++)
+        for (int k = 0; k < 2; k++)
+            for (int experts = 0; experts < 2; experts++)
+                check_gathers(
+                    &(setup){.recipe = recipes[i],
+                             .rules = sets[k],
+                             .config = with(OCT_GATHER_ON_DEMAND, OCT_RESHARD_AFTER_FORWARD),
+                             .experts = experts});
+}
+
 /* ---- training ---- */
+
+static void given_a_frameworks_rules_losses_are_those_of_one_process(void **state) {
+    (void)state;
+    const char *some[] = {"mxfp8", "hif8"};
+    for (int i = 0; i < 2; i++)
+        check_training(&(setup){.recipe = some[i],
+                                .rules = OCT_RULES_TORCHTITAN_NPU,
+                                .config = with(OCT_GATHER_ON_DEMAND, OCT_RESHARD_AFTER_FORWARD)},
+                       20);
+}
 
 static void given_any_recipe_losses_after_20_steps_are_those_of_one_process(void **state) {
     (void)state;
@@ -285,6 +309,8 @@ int main(void) {
         cmocka_unit_test(given_as_many_experts_as_ranks_each_rank_has_whole_ones),
         cmocka_unit_test(given_teams_of_2_among_4_ranks_each_place_has_half_of_the_experts),
         cmocka_unit_test(given_any_recipe_gathered_codes_are_those_of_one_process),
+        cmocka_unit_test(given_a_frameworks_rules_gathered_codes_are_those_of_the_weight_in_bf16),
+        cmocka_unit_test(given_a_frameworks_rules_losses_are_those_of_one_process),
         cmocka_unit_test(given_any_recipe_losses_after_20_steps_are_those_of_one_process),
         cmocka_unit_test(given_high_precision_losses_are_those_of_one_process),
         cmocka_unit_test(given_any_mode_and_checkpointing_losses_are_those_of_one_process),

@@ -6,30 +6,22 @@
 #include <string.h>
 
 #include "base/nearest.h"
+#include "config/fused.h"
 #include "config/refusals.h"
 #include "model/args.h"
 
 #define FLOAT8_RECIPE "dynamic_per_tensor_E4M3_E4M3_E4M3"
 
-/* Converters that change what is trained, and torchtitan-npu's fused kernels, which compute the
- * same (torchtitan_npu/converters of v0.2.2). npu_dsa isn't one of these: it attends to a few keys
- * that an indexer picks. */
-static const char *const converters[] = {"npu_gmm",
-                                         "grouped_mm",
-                                         "quantize.linear.mx",
-                                         "quantize.grouped_mm.mx",
-                                         "npu_rms_norm",
-                                         "npu_rope",
-                                         "npu_permute",
-                                         "npu_expert_parallel",
-                                         "npu_fusion_attention",
-                                         "npu_bypass_triton_codegen"};
-
 static oct_status check_converter(oct_loader *l, const char *name) {
-    size_t n_known = sizeof converters / sizeof *converters;
-    for (size_t i = 0; i < n_known; i++)
-        if (strcmp(name, converters[i]) == 0)
+    enum { N_KNOWN = 4 };
+    const char *known[N_KNOWN + OCT_N_FUSED_KERNELS] = {
+        "npu_gmm", "grouped_mm", "quantize.linear.mx", "quantize.grouped_mm.mx"};
+    for (size_t i = 0; i < N_KNOWN; i++)
+        if (strcmp(name, known[i]) == 0)
             return OCT_OK;
+    if (oct_is_fused_kernel(name))
+        return OCT_OK;
+    memcpy(known + N_KNOWN, oct_fused_kernels, sizeof oct_fused_kernels);
     if (strcmp(name, "float8") == 0 || strcmp(name, "quantize.linear.float8") == 0 ||
         strcmp(name, "quantize.grouped_mm.float8") == 0)
         return oct_loader_fail_text(l, "model.converters", "float8 converters aren't supported",
@@ -39,10 +31,11 @@ static oct_status check_converter(oct_loader *l, const char *name) {
     if (strcmp(name, "npu_dsa") == 0)
         return oct_loader_fail_text(l, "model.converters", "sparse attention isn't supported",
                                     "none", name);
-    const char *near = oct_nearest_name(name, converters, n_known);
+    const char *near = oct_nearest_name(name, known, N_KNOWN + OCT_N_FUSED_KERNELS);
     return oct_fail(l->builder.err, OCT_INVALID,
                     "%s: an unknown converter; expected npu_gmm, "
-                    "quantize.linear.mx, quantize.grouped_mm.mx or a fused npu_ kernel; got "
+                    "quantize.linear.mx, quantize.grouped_mm.mx or one of torchtitan-npu's fused "
+                    "kernels; got "
                     "%.100s%s%s",
                     oct_job_at(l->job, "model.converters"), name,
                     near ? "; the nearest known one is " : "", near ? near : "");

@@ -51,7 +51,8 @@ typedef struct oct_job_mx {
     const char *recipe_name;
     oct_job_list filter_fqns; /* linear only: names kept in high precision */
     oct_job_list fqns;        /* grouped_mm only: names converted, [] = all */
-    const char *scale_mode;   /* floor | ceil | even | rceil */
+    const char *scale_mode;   /* floor | ceil | even | rceil; NULL: as quantize.rules say */
+    const char *groups;       /* grouped_mm only: true | upstream; NULL: as quantize.rules say */
     const char *gemm;         /* auto | exact | aligned */
     bool enable_fsdp_low_precision_all_gather;
     const char *fsdp_low_precision_all_gather_mode; /* on-demand | all | minimal */
@@ -150,7 +151,8 @@ typedef struct oct_job {
         int64_t seed; /* >= 0; -1 = none given */
         bool moe_force_load_balance;
     } debug;
-    struct {
+    struct { /* of a YAML job: as training.quantization_plan says, unless the command line does */
+        const char *rules; /* framework, or a name of quant/rules.h */
         struct {
             oct_job_mx mx;
         } linear, grouped_mm;
@@ -204,6 +206,10 @@ bool oct_job_is_set(const oct_job *job, const char *key);
 
 /* True for a job of torchtitan-npu: it names that package's configuration module. */
 bool oct_job_is_npu(const oct_job *job);
+/* The rules that quantize.rules name; "framework" is that of the file's form. */
+const struct oct_rules *oct_job_rules(const oct_job *job);
+/* Makes these the job's: its quantize.rules, and the default that follows from them. */
+void oct_job_set_rules(oct_job *job, const struct oct_rules *rules);
 
 /* What the user should know once at start, one log line each: keys accepted without effect, and
  * converters that stand for fused kernels of another device. For the rank that logs. */

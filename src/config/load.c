@@ -2,6 +2,7 @@
  * command line's, then fill the job from settings and defaults and check it. */
 #include "config/job.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -13,6 +14,7 @@
 #include "config/refusals.h"
 #include "config/store.h"
 #include "config/text.h"
+#include "quant/rules.h"
 
 static oct_refusal_class class_of(const oct_key *key) {
     if (strcmp(key->name, "model.name") == 0)
@@ -47,20 +49,31 @@ static oct_status fill_all(oct_loader *l, const oct_schema *schema, oct_setting 
     return status;
 }
 
-/* A key of the YAML form also marks the TOML key that it stands for. */
+static void share_place(struct oct_job_state *state, size_t row, const char *target) {
+    const oct_key *key = oct_schema_find(&oct_schema_titan, target, strlen(target));
+    if (!key || !state->mindspeed[row].value) /* no key: another spelling */
+        return;
+    oct_setting *shared = &state->titan[key - oct_schema_titan.keys];
+    if (shared->value)
+        return;
+    *shared = state->mindspeed[row];
+    shared->name = oct_schema_mindspeed.keys[row].name;
+}
+
+/* A key of the YAML form also marks the TOML key that it stands for; those that stand for two, of
+ * linears and of experts, have the linears' as their target. */
 static void share_places(struct oct_job_state *state) {
+    static const char linears[] = "quantize.linear.";
     for (size_t i = 0; i < oct_schema_mindspeed.n; i++) {
         const char *target = oct_schema_mindspeed.keys[i].target;
-        if (!target || !state->mindspeed[i].value)
+        char experts[128];
+        if (!target)
             continue;
-        const oct_key *key = oct_schema_find(&oct_schema_titan, target, strlen(target));
-        if (!key) /* another spelling */
+        share_place(state, i, target);
+        if (strncmp(target, linears, sizeof linears - 1) != 0)
             continue;
-        oct_setting *shared = &state->titan[key - oct_schema_titan.keys];
-        if (!shared->value) {
-            *shared = state->mindspeed[i];
-            shared->name = oct_schema_mindspeed.keys[i].name;
-        }
+        snprintf(experts, sizeof experts, "quantize.grouped_mm.%s", target + sizeof linears - 1);
+        share_place(state, i, experts);
     }
 }
 
@@ -95,8 +108,25 @@ static oct_status fill_job(oct_loader *l, char **others) {
     if (!status && l->state->mindspeed)
         status = fill_mindspeed(l);
     if (!status)
+        oct_job_set_rules(l->job, oct_job_rules(l->job));
+    if (!status)
         status = oct_loader_check(l);
     return status ? status : oct_loader_conclude(l, others);
+}
+
+const struct oct_rules *oct_job_rules(const oct_job *job) {
+    const oct_rules *rules = oct_rules_find(job->quantize.rules);
+    oct_rule_set own =
+        job->form == OCT_JOB_MINDSPEED ? OCT_RULES_MINDSPEED : OCT_RULES_TORCHTITAN_NPU;
+    return rules ? rules : oct_rules_of(own);
+}
+
+void oct_job_set_rules(oct_job *job, const struct oct_rules *rules) {
+    if (rules != oct_job_rules(job))
+        job->quantize.rules = rules->name;
+    if (!oct_job_is_set(job, "quantize.linear.mx.filter_fqns"))
+        job->quantize.linear.mx.filter_fqns =
+            (oct_job_list){rules->filter_fqns, rules->n_filter_fqns};
 }
 
 static bool is_yaml_path(const char *path) {

@@ -13,6 +13,8 @@
 #include "quant/recipe.h"
 
 #define PLAN "training.quantization_plan."
+#define LINEAR "quantize.linear.mx."
+#define GROUPED "quantize.grouped_mm.mx."
 
 static oct_setting *setting_of(const oct_loader *l, const char *name) {
     const oct_key *key = oct_schema_find(&oct_schema_mindspeed, name, strlen(name));
@@ -64,7 +66,8 @@ oct_status oct_loader_merge_spellings(oct_loader *l) {
     oct_status status = OCT_OK;
     for (size_t i = 0; i < oct_schema_mindspeed.n && !status; i++) {
         const oct_key *key = &oct_schema_mindspeed.keys[i];
-        if (key->target && oct_schema_find(&oct_schema_mindspeed, key->target, strlen(key->target)))
+        if (key->target && strcmp(key->target, key->name) != 0 &&
+            oct_schema_find(&oct_schema_mindspeed, key->target, strlen(key->target)))
             status = oct_loader_refuse(l, merge(l, key->target, key->name), OCT_REFUSED_BY_PLACE);
     }
     return status;
@@ -241,6 +244,9 @@ static oct_status check_plan(oct_loader *l) {
     for (size_t i = 0; i < oct_schema_mindspeed.n; i++)
         planned |= l->state->mindspeed[i].value &&
                    strncmp(oct_schema_mindspeed.keys[i].name, section, sizeof section - 1) == 0;
+    if (recipe->value && recipe->value->kind == OCT_VALUE_STRING && !*recipe->value->string)
+        return oct_loader_fail(l, recipe->place, PLAN "recipe_name", "the name is empty",
+                               "a recipe such as mxfp8, or none", recipe->value);
     /* `--training...recipe_name=none` runs the plan's job without it. */
     bool declined = recipe->value && strcmp(recipe->place, OCT_COMMAND_LINE) == 0;
     if (planned && !declined && !l->job->quantization_plan.recipe_name)
@@ -360,15 +366,117 @@ static oct_status finish_optimizer(oct_loader *l) {
     return OCT_OK;
 }
 
+/* ---- the command line's keys of quantize.*.mx ---- */
+
+static const oct_setting *titan_setting(const oct_loader *l, const char *name) {
+    const oct_key *key = oct_schema_find(&oct_schema_titan, name, strlen(name));
+    return &l->state->titan[key - oct_schema_titan.keys];
+}
+
+/* Keys of the TOML form that a YAML job has under other names, in other words. */
+static oct_status refuse_foreign_keys(oct_loader *l) {
+    static const struct {
+        const char *name, *what, *expected;
+    } keys[] = {
+        {"model.converters", "a YAML job names what it quantizes in its plan",
+         "--" PLAN "quant_converters"},
+        {LINEAR "filter_fqns", "a YAML job names modules by patterns of its own",
+         "--" PLAN "ignored_modules"},
+        {GROUPED "fqns", "a YAML job names modules by patterns of its own",
+         "--" PLAN "apply_modules"},
+    };
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        const oct_setting *setting = titan_setting(l, keys[i].name);
+        if (setting->value)
+            return oct_loader_fail(l, setting->place, keys[i].name, keys[i].what, keys[i].expected,
+                                   setting->value);
+    }
+    return OCT_OK;
+}
+
+static bool converts(const oct_loader *l, const char *name) {
+    const oct_job_list *list = &l->job->quantization_plan.quant_converters;
+    for (size_t i = 0; i < list->n; i++)
+        if (strcmp(list->items[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* The plan has one recipe and one way to gather; the command line may give linears and experts each
+ * their own. Without a plan, or without the converter, such a key would do nothing. */
+static oct_status check_quantize_keys(oct_loader *l, const char *section, const char *converter) {
+    bool declined = value_of(l, PLAN "recipe_name") != NULL; /* none, to try the job without it */
+    for (size_t i = 0; i < oct_schema_titan.n; i++) {
+        const oct_key *key = &oct_schema_titan.keys[i];
+        const oct_setting *setting = &l->state->titan[i];
+        if (!setting->value || key->kind != OCT_KEY_USED ||
+            strncmp(key->name, section, strlen(section)) != 0)
+            continue;
+        if (!l->job->quantization_plan.recipe_name && !declined)
+            return oct_loader_fail(l, setting->place, key->name, "the job has no plan",
+                                   "--" PLAN "recipe_name beside it", setting->value);
+        if (l->job->quantization_plan.recipe_name && !converts(l, converter))
+            return oct_fail(l->builder.err, OCT_INVALID,
+                            "%s: --%s: the plan doesn't have its converter; expected %s in " PLAN
+                            "quant_converters",
+                            setting->place, key->name, converter);
+    }
+    return OCT_OK;
+}
+
+static void take_from_plan(oct_loader *l, oct_job_mx *mx) {
+    if (l->job->quantization_plan.recipe_name)
+        mx->recipe_name = l->job->quantization_plan.recipe_name;
+    mx->enable_fsdp_low_precision_all_gather =
+        l->job->quantization_plan.enable_fsdp_low_precision_all_gather;
+    mx->fsdp_low_precision_all_gather_mode =
+        l->job->quantization_plan.fsdp_low_precision_all_gather_mode;
+}
+
+static oct_status check_linear_keys(oct_loader *l) {
+    return check_quantize_keys(l, LINEAR, "quantize.linear.mx");
+}
+
+static oct_status check_expert_keys(oct_loader *l) {
+    return check_quantize_keys(l, GROUPED, "quantize.moe.mx");
+}
+
+/* ---- chat data ---- */
+
+/* What a chat's template and masks are decides which tokens count in the loss. */
+static oct_status check_chat(oct_loader *l) {
+    static const char *const columns[] = {"messages", "prompt", "query", "response", "formatting"};
+    const char *chat = NULL;
+    char name[64];
+    for (size_t i = 0; i < sizeof columns / sizeof columns[0] && !chat; i++) {
+        snprintf(name, sizeof name, "data.dataset_param.attr.%s", columns[i]);
+        const oct_value *value = value_of(l, name);
+        chat = value && value->kind != OCT_VALUE_NULL ? name : NULL;
+    }
+    for (size_t i = 0; i < OCT_N_CHAT_KEYS && chat; i++) {
+        const oct_setting *setting = setting_of(l, oct_chat_keys[i]);
+        if (setting->value && setting->value->kind != OCT_VALUE_NULL)
+            return oct_fail(l->builder.err, OCT_INVALID,
+                            "%s: %s%s: it decides the loss of chat data, which isn't supported; "
+                            "expected plain text; got columns of roles: %s",
+                            setting->place, oct_loader_dashes(setting->place), oct_chat_keys[i],
+                            chat);
+    }
+    return OCT_OK;
+}
+
 oct_status oct_loader_finish_mindspeed(oct_loader *l) {
     static oct_status (*const parts[])(oct_loader *) = {
-        check_lr_min, finish_validation, finish_shards, finish_recompute, finish_optimizer,
-        finish_plan,  finish_format,     check_plan,    check_block_size};
+        check_lr_min,      finish_validation, finish_shards, finish_recompute, finish_optimizer,
+        finish_plan,       finish_format,     check_plan,    check_block_size, refuse_foreign_keys,
+        check_linear_keys, check_expert_keys, check_chat};
     oct_status status = oct_loader_refuse(l, finish_model(l), OCT_REFUSED_MODEL);
     finish_schedule(l);
     finish_batch(l);
     finish_checkpoint(l);
     for (size_t i = 0; i < sizeof parts / sizeof *parts && !status; i++)
         status = oct_loader_refuse(l, parts[i](l), OCT_REFUSED_BY_PLACE);
+    take_from_plan(l, &l->job->quantize.linear.mx);
+    take_from_plan(l, &l->job->quantize.grouped_mm.mx);
     return status;
 }

@@ -60,6 +60,9 @@ typedef struct oct_key {
 
 #define OCT_NO_MEMBER ((ptrdiff_t)-1)
 
+/* The words of quantize.rules, in both forms. */
+#define OCT_QUANTIZE_RULES "framework|octet|torchtitan-npu@0.2.2|mindspeed@2026-07|torchtitan@0.2.2"
+
 typedef struct oct_schema {
     const oct_key *keys;
     size_t n;

@@ -38,6 +38,7 @@
 #define LOADER "data.dataloader_param."
 #define VALIDATION "data.val_dataset_param."
 static const char text_only[] = "texts alone are read";
+static const char no_chat[] = "plain text has no roles; with chat data it is refused";
 static const char no_workers[] = "tokens are mapped from the file; there are no loader processes";
 static const char no_profiler[] = "there is no profiler";
 static const char whole[] = "a data set is read whole";
@@ -128,12 +129,12 @@ static const char no_lora[] = "used with LoRA only";
         PROCESSOR(section "preprocess_parameters."),                                               \
         INERT(STRING, section BASIC "dataset_dir", "./data",                                       \
               "paths are relative to the current folder"),                                         \
-        INERT(STRING, section BASIC "template", "none", text_only),                                \
-        INERT(STRING, section BASIC "chat_template", "none", text_only),                           \
-        INERT(STRING, section BASIC "tool_format", "none", text_only),                             \
-        INERT(BOOL, section BASIC "enable_thinking", "true", text_only),                           \
-        INERT(BOOL, section BASIC "train_on_prompt", "false", text_only),                          \
-        INERT(BOOL, section BASIC "mask_history", "false", text_only),                             \
+        INERT(STRING, section BASIC "template", "none", no_chat),                                  \
+        INERT(STRING, section BASIC "chat_template", "none", no_chat),                             \
+        INERT(STRING, section BASIC "tool_format", "none", no_chat),                               \
+        INERT(BOOL, section BASIC "enable_thinking", "true", no_chat),                             \
+        INERT(BOOL, section BASIC "train_on_prompt", "false", no_chat),                            \
+        INERT(BOOL, section BASIC "mask_history", "false", no_chat),                               \
         INERT(STRING, section BASIC "cache_dir", "none", no_workers),                              \
         INERT(BOOL, section BASIC "overwrite_cache", "false", no_workers),                         \
         INERT(INT, section BASIC "preprocessing_batch_size", "1000", no_workers),                  \
@@ -381,18 +382,21 @@ static const oct_key keys[] = {
     INERT(LIST, "training.lora.lora_target_modules_support", "", no_lora),
     INERT(BOOL, "training.lora.disable_peft_moe_conversion", "true", no_lora),
 
-    OWN(STRING, RESULT, PLAN "recipe_name", quantization_plan.recipe_name, "none",
-        "the recipe; required in a plan"),
+    ROW(STRING, OF_TARGET, PLAN "recipe_name", AT(quantization_plan.recipe_name),
+        "quantize.linear.mx.recipe_name", 0, NULL, "none", "the recipe; required in a plan"),
     OWN(LIST, RESULT, PLAN "apply_modules", quantization_plan.apply_modules, "model.layers.{*}",
         "modules to quantize, and all below them"),
     OWN(LIST, RESULT, PLAN "ignored_modules", quantization_plan.ignored_modules, "lm_head,gate",
         "modules that stay in high precision, and all below them"),
     OWN(LIST, RESULT, PLAN "quant_converters", quantization_plan.quant_converters,
         "quantize.linear.mx,quantize.moe.mx", "what is quantized"),
-    OWN(BOOL, RESULT, PLAN "enable_fsdp_low_precision_all_gather",
-        quantization_plan.enable_fsdp_low_precision_all_gather, "true", "gather weights in 8 bits"),
-    ROW(WORD, COURSE, PLAN "fsdp_low_precision_all_gather_mode",
-        AT(quantization_plan.fsdp_low_precision_all_gather_mode), NULL, 0, "on-demand|all|minimal",
+    ROW(BOOL, OF_TARGET, PLAN "enable_fsdp_low_precision_all_gather",
+        AT(quantization_plan.enable_fsdp_low_precision_all_gather),
+        "quantize.linear.mx.enable_fsdp_low_precision_all_gather", 0, NULL, "true",
+        "gather weights in 8 bits"),
+    ROW(WORD, OF_TARGET, PLAN "fsdp_low_precision_all_gather_mode",
+        AT(quantization_plan.fsdp_low_precision_all_gather_mode),
+        "quantize.linear.mx.fsdp_low_precision_all_gather_mode", 0, "on-demand|all|minimal",
         "on-demand", "which orientations are gathered"),
     ALSO(STRING, PLAN "quant_recipe", PLAN "recipe_name", NULL, "none", "as recipe_name"),
     ALSO(LIST, PLAN "quant_apply_modules", PLAN "apply_modules", NULL, "model.layers.{*}",
@@ -434,6 +438,11 @@ static const oct_key keys[] = {
     INERT(BOOL, MEMORY "mem_info", "false", no_profiler),
 
     UNSUPPORTED(TABLE, "gpt_args", NULL, "none", "jobs of the Megatron back end aren't read"),
+
+    ROW(WORD, OF_TARGET, "quantize.rules", AT(quantize.rules), "quantize.rules", 0,
+        OCT_QUANTIZE_RULES, "framework",
+        "whose scale rules, HiF8 targets, groups and rounding hold, see numerics.md; framework: "
+        "MindSpeed's"),
 };
 
 const oct_schema oct_schema_mindspeed = {keys, sizeof keys / sizeof keys[0]};

@@ -257,11 +257,15 @@ static const oct_key keys[] = {
     INERT(BOOL, debug.deterministic_warn_only, "false", "results are always deterministic"),
     BOOL(MODEL, debug.moe_force_load_balance, "false", "experts take tokens in turn"),
 
+    WORD(RESULT, quantize.rules, OCT_QUANTIZE_RULES, "framework",
+         "whose scale rules, HiF8 targets, groups and rounding hold, see numerics.md; framework: "
+         "those of the job's form"),
     STRING(RESULT, quantize.linear.mx.recipe_name, "mxfp8", "recipe of the linears"),
-    LIST(RESULT, quantize.linear.mx.filter_fqns, "output,router.gate",
-         "a linear whose name contains one of these stays in high precision"),
-    WORD(RESULT, quantize.linear.mx.scale_mode, "floor|ceil|even|rceil", "rceil",
-         "rounding of MX block scales"),
+    LIST(RESULT, quantize.linear.mx.filter_fqns, "output",
+         "a linear whose name contains one of these stays in high precision; rules octet: "
+         "router.gate by default too"),
+    WORD(RESULT, quantize.linear.mx.scale_mode, "floor|ceil|even|rceil", "none",
+         "rounding of MX block scales; none: as the recipe's name or quantize.rules say"),
     WORD(RESULT, quantize.linear.mx.gemm, "auto|exact|aligned", "auto",
          "arithmetic of the products"),
     BOOL(RESULT, quantize.linear.mx.enable_fsdp_low_precision_all_gather, "false",
@@ -275,8 +279,11 @@ static const oct_key keys[] = {
     STRING(RESULT, quantize.grouped_mm.mx.recipe_name, "mxfp8", "recipe of the experts"),
     LIST(RESULT, quantize.grouped_mm.mx.fqns, "",
          "only expert modules whose name contains one of these; none: all"),
-    WORD(RESULT, quantize.grouped_mm.mx.scale_mode, "floor|ceil|even|rceil", "rceil",
-         "rounding of MX block scales"),
+    WORD(RESULT, quantize.grouped_mm.mx.scale_mode, "floor|ceil|even|rceil", "none",
+         "rounding of MX block scales; none: as the recipe's name or quantize.rules say"),
+    WORD(RESULT, quantize.grouped_mm.mx.groups, "true|upstream", "none",
+         "which rows share a scale of a per-tensor recipe; none: as quantize.rules say; true: an "
+         "expert's own; upstream: as torchtitan-npu cuts them"),
     WORD(RESULT, quantize.grouped_mm.mx.gemm, "auto|exact|aligned", "auto",
          "arithmetic of the products"),
     BOOL(RESULT, quantize.grouped_mm.mx.enable_fsdp_low_precision_all_gather, "false",

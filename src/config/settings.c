@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "config/fused.h"
 
 /* ---- rows and their settings ---- */
 
@@ -171,23 +172,42 @@ bool oct_job_is_npu(const oct_job *job) {
     return false;
 }
 
-static void log_inert(const oct_schema *schema, const oct_setting *settings) {
+#define BASIC "data.dataset_param.basic_parameters."
+const char *const oct_chat_keys[OCT_N_CHAT_KEYS] = {BASIC "template",      BASIC "train_on_prompt",
+                                                    BASIC "mask_history",  BASIC "enable_thinking",
+                                                    BASIC "chat_template", BASIC "tool_format"};
+
+static bool is_chat_key(const char *name) {
+    for (size_t i = 0; i < OCT_N_CHAT_KEYS; i++)
+        if (strcmp(name, oct_chat_keys[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Names the inert keys that are set, those of chat data or the others. */
+static void log_inert(const oct_schema *schema, const oct_setting *settings, bool chat) {
     oct_strbuf names = {0};
     for (size_t i = 0; i < schema->n; i++)
-        if (schema->keys[i].kind == OCT_KEY_INERT && settings[i].value)
+        if (schema->keys[i].kind == OCT_KEY_INERT && settings[i].value &&
+            is_chat_key(schema->keys[i].name) == chat)
             oct_strbuf_printf(&names, "%s%s", names.length ? ", " : "", schema->keys[i].name);
     if (names.length && !names.failed)
-        oct_log_info("Accepted without effect here: %s", names.text);
+        oct_log_info("%s: %s",
+                     chat ? "Not used, since plain text has no roles"
+                          : "Accepted without effect here",
+                     names.text);
     oct_strbuf_free(&names);
 }
 
 void oct_job_log_notes(const oct_job *job) {
-    log_inert(&oct_schema_titan, job->state->titan);
-    if (job->state->mindspeed)
-        log_inert(&oct_schema_mindspeed, job->state->mindspeed);
+    log_inert(&oct_schema_titan, job->state->titan, false);
+    if (job->state->mindspeed) {
+        log_inert(&oct_schema_mindspeed, job->state->mindspeed, false);
+        log_inert(&oct_schema_mindspeed, job->state->mindspeed, true);
+    }
     for (size_t i = 0; i < job->model.converters.n; i++) {
         const char *name = job->model.converters.items[i];
-        if (strncmp(name, "npu_", 4) == 0 && strcmp(name, "npu_gmm") != 0)
+        if (oct_is_fused_kernel(name))
             oct_log_info("Converter %s (a fused NPU kernel) is accepted without effect here", name);
     }
 }

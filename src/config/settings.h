@@ -33,6 +33,10 @@ typedef struct oct_loader {
     size_t n_refusals, n_untold;
 } oct_loader;
 
+/* Keys that decide the loss of chat data; plain text doesn't use them. */
+enum { OCT_N_CHAT_KEYS = 6 };
+extern const char *const oct_chat_keys[OCT_N_CHAT_KEYS];
+
 /* The row `name` of the file's own form or, in a YAML job, of the TOML form too; *setting is its
  * slot. NULL when unknown. */
 const oct_key *oct_loader_find(oct_loader *l, const char *name, size_t length,

@@ -342,6 +342,50 @@ static oct_status run_converters(oct_plan *plan, const oct_converter_spec *specs
         idle->where, idle->name, what);
 }
 
+static bool is_router_gate(const oct_plan_row *row) {
+    static const char gate[] = "router.gate";
+    size_t n = strlen(row->module->name);
+    return n >= sizeof gate - 1 && strcmp(row->module->name + n - (sizeof gate - 1), gate) == 0;
+}
+
+/* Writes the list with `more` at its end, as the job's form has it. */
+static void put_longer_list(const oct_pattern_list *list, const char *more, char *text,
+                            size_t size) {
+    bool yaml = list->kind == OCT_PATTERN_GLOB;
+    const char *quote = yaml ? "'" : "\"";
+    int n = snprintf(text, size, "%s%s[", short_key(list), yaml ? ": " : " = ");
+    for (int64_t i = 0; i < list->n && (size_t)n < size; i++)
+        n += snprintf(text + n, size - (size_t)n, "%s%s%s, ", quote, list->patterns[i], quote);
+    if ((size_t)n < size)
+        snprintf(text + n, size - (size_t)n, "%s%s%s]", quote, more, quote);
+}
+
+/* Routing in 8 bits sends tokens elsewhere: nobody should do that without knowing. */
+static oct_status warn_of_gates(oct_plan *plan, const oct_converter_spec *specs, int64_t n_specs) {
+    const char *first = NULL;
+    int64_t n = 0;
+    for (int64_t i = 0; i < plan->n_rows; i++) {
+        if (!plan->rows[i].recipe || !is_router_gate(&plan->rows[i]))
+            continue;
+        first = first ? first : plan->rows[i].name;
+        n++;
+    }
+    for (int64_t i = 0; i < n_specs && first; i++) {
+        const oct_pattern_list *list = &specs[i].exclude;
+        char line[512];
+        if (specs[i].kind != OCT_CONVERT_LINEAR || !list->key)
+            continue;
+        put_longer_list(list, list->kind == OCT_PATTERN_GLOB ? "*.gate" : "router.gate", line,
+                        sizeof line);
+        return warn(plan,
+                    "%s: %lld router gate%s converted to 8 bits (\"%s\"%s); to keep %s in high "
+                    "precision write %s",
+                    list->where, (long long)n, n > 1 ? "s are" : " is", first, n > 1 ? ", ..." : "",
+                    n > 1 ? "them" : "it", line);
+    }
+    return OCT_OK;
+}
+
 oct_status oct_plan_create(oct_module *root, const oct_converter_spec *specs, int64_t n_specs,
                            bool all_at_once, oct_module_namer namer, void *namer_context,
                            oct_plan **out, oct_error *err) {
@@ -352,6 +396,8 @@ oct_status oct_plan_create(oct_module *root, const oct_converter_spec *specs, in
     oct_status status = oct_module_visit(root, list_module, &b);
     if (!status)
         status = run_converters(plan, specs, n_specs, all_at_once, err);
+    if (!status)
+        status = warn_of_gates(plan, specs, n_specs);
     if (!status) {
         *out = plan;
         return OCT_OK;

@@ -6,18 +6,22 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "model/hf_names.h"
+#include "quant/rules.h"
+#include "train/setup.h"
 
 #define LINEAR "quantize.linear.mx"
 #define GROUPED "quantize.grouped_mm.mx"
 #define PLAN "training.quantization_plan."
 
-enum { MAX_SPECS = 64, MAX_RECIPES = 2 };
+enum { MAX_SPECS = 64, MAX_RECIPES = 2 /* by oct_module_use */ };
 
 struct oct_conversion {
     oct_recipe recipes[MAX_RECIPES];  /* of linears, of experts */
     const char *gemm_at[MAX_RECIPES]; /* place and key of their gemm */
     oct_converter_spec specs[MAX_SPECS];
     int64_t n_specs;
+    const oct_rules *rules;
+    oct_dtype activation;
     oct_plan *plan;
     bool log_modules; /* model.print_after_conversion */
 };
@@ -46,15 +50,27 @@ static oct_status add_spec(oct_conversion *c, const oct_job *job, const oct_conv
     return OCT_OK;
 }
 
-/* ---- torchtitan ---- */
-
-static oct_status read_recipe(const oct_job *job, const oct_job_mx *mx, const char *key,
-                              oct_recipe *recipe, oct_error *err) {
+/* The recipe of linears or experts: what its name leaves open is the rules', and what the user
+ * wrote beside it wins over both. */
+static oct_status read_recipe(oct_conversion *c, const oct_job *job, oct_module_use use,
+                              oct_error *err) {
+    const oct_job_mx *mx =
+        use == OCT_FOR_EXPERTS ? &job->quantize.grouped_mm.mx : &job->quantize.linear.mx;
+    const char *key = use == OCT_FOR_EXPERTS ? GROUPED ".recipe_name" : LINEAR ".recipe_name";
+    oct_recipe *recipe = &c->recipes[use];
+    const oct_rules *rules = oct_job_rules(job);
     oct_error cause = {0};
     if (oct_recipe_parse(mx->recipe_name, recipe, &cause) != OCT_OK ||
-        oct_scale_mode_parse(mx->scale_mode, &recipe->scale_mode, &cause) != OCT_OK ||
         oct_gemm_mode_parse(mx->gemm, &recipe->gemm, &cause) != OCT_OK)
         return fail_at(job, key, &cause, err);
+    oct_rules_apply(rules, use, oct_setup_activation(job), recipe);
+    if (mx->scale_mode && oct_scale_mode_parse(mx->scale_mode, &recipe->scale_mode, &cause))
+        return fail_at(job, key, &cause, err);
+    if (mx->scale_mode)
+        recipe->wgrad_scale_mode = recipe->scale_mode;
+    if (mx->groups)
+        recipe->groups =
+            strcmp(mx->groups, "upstream") == 0 ? rules->upstream_groups : OCT_GROUPS_TRUE;
     recipe->amax_history_len = mx->amax_history_len;
     return OCT_OK;
 }
@@ -65,6 +81,8 @@ static bool has_grouped_products(const oct_conversion *c) {
             return true;
     return false;
 }
+
+/* ---- torchtitan ---- */
 
 static oct_status add_titan(oct_conversion *c, const oct_job *job, const char *name,
                             oct_error *err) {
@@ -84,15 +102,13 @@ static oct_status add_titan(oct_conversion *c, const oct_job *job, const char *n
         spec.recipe = &c->recipes[0];
         spec.exclude = pattern_list(job, OCT_PATTERN_SUBSTRING,
                                     &job->quantize.linear.mx.filter_fqns, LINEAR ".filter_fqns");
-        status =
-            read_recipe(job, &job->quantize.linear.mx, LINEAR ".recipe_name", &c->recipes[0], err);
+        status = read_recipe(c, job, OCT_FOR_LINEARS, err);
     } else if (strcmp(name, GROUPED) == 0) {
         spec.kind = OCT_CONVERT_EXPERTS;
         spec.recipe = &c->recipes[1];
         spec.include = pattern_list(job, OCT_PATTERN_SUBSTRING, &job->quantize.grouped_mm.mx.fqns,
                                     GROUPED ".fqns");
-        status = read_recipe(job, &job->quantize.grouped_mm.mx, GROUPED ".recipe_name",
-                             &c->recipes[1], err);
+        status = read_recipe(c, job, OCT_FOR_EXPERTS, err);
     } else {
         return OCT_OK; /* a fused kernel of another device: no effect here */
     }
@@ -126,14 +142,12 @@ static oct_status add_mindspeed(oct_conversion *c, const oct_job *job, const cha
 }
 
 static oct_status read_mindspeed(oct_conversion *c, const oct_job *job, oct_error *err) {
-    oct_error cause = {0};
     const oct_job_list *list = &job->quantization_plan.quant_converters;
-    oct_status status = OCT_OK;
     if (!job->quantization_plan.recipe_name)
         return OCT_OK;
-    if (oct_recipe_parse(job->quantization_plan.recipe_name, &c->recipes[0], &cause) != OCT_OK)
-        return fail_at(job, PLAN "recipe_name", &cause, err);
-    c->recipes[1] = c->recipes[0];
+    oct_status status = read_recipe(c, job, OCT_FOR_LINEARS, err);
+    if (status == OCT_OK)
+        status = read_recipe(c, job, OCT_FOR_EXPERTS, err);
     for (size_t i = 0; i < list->n && status == OCT_OK; i++)
         status = add_mindspeed(c, job, list->items[i], err);
     return status;
@@ -150,6 +164,8 @@ oct_status oct_conversion_create(const oct_job *job, oct_model *model, oct_conve
         return oct_fail_memory(err);
     c->gemm_at[0] = oct_job_at(job, LINEAR ".gemm");
     c->gemm_at[1] = oct_job_at(job, GROUPED ".gemm");
+    c->rules = oct_job_rules(job);
+    c->activation = oct_setup_activation(job);
     c->log_modules = job->model.print_after_conversion;
     if (yaml)
         status = read_mindspeed(c, job, err);
@@ -199,8 +215,26 @@ oct_status oct_conversion_check(const oct_conversion *c, oct_error *err) {
     return OCT_OK;
 }
 
+/* One line that says which rules are in force, for jobs that quantize and those that don't. */
+static void log_rules(const oct_conversion *c) {
+    const oct_rules *r = c->rules;
+    bool half = c->activation == OCT_BF16;
+    oct_log_info("Rules in force: %s (quantize.rules): MX scales %s, of grouped products %s and in "
+                 "their wgrad %s; HiF8 targets %g, %g, %g; weights are quantized from %s, their "
+                 "gradients are %s",
+                 r->name, oct_scale_mode_name(r->linears.scale_mode),
+                 oct_scale_mode_name(r->experts.scale_mode),
+                 oct_scale_mode_name(r->experts.wgrad_scale_mode), r->hif8_target[OCT_ROLE_INPUT],
+                 r->hif8_target[OCT_ROLE_WEIGHT], r->hif8_target[OCT_ROLE_GRAD],
+                 r->rounds_weights && half ? "bf16" : "fp32",
+                 r->rounds_gradients && half ? "rounded to bf16 once a micro-batch"
+                                             : "summed in fp32");
+}
+
 oct_status oct_conversion_apply(oct_conversion *c, oct_error *err) {
     oct_status status = oct_conversion_check(c, err);
+    if (status == OCT_OK)
+        log_rules(c);
     if (status == OCT_OK)
         status = oct_plan_apply(c->plan, err);
     if (status == OCT_OK && c->log_modules)

@@ -70,21 +70,17 @@ static oct_gather_mode mode_of(const char *text) {
 oct_status oct_ranks_fsdp_config(const oct_job *job, oct_fsdp_config *config, bool *turned,
                                  oct_error *err) {
     const oct_job_mx *linear = &job->quantize.linear.mx, *experts = &job->quantize.grouped_mm.mx;
-    bool yaml = job->form == OCT_JOB_MINDSPEED;
-    bool in_plan = job->quantization_plan.enable_fsdp_low_precision_all_gather;
     *config = (oct_fsdp_config){
         .activation = oct_setup_activation(job),
         .reshard = job->parallelism.fsdp_reshard_after_forward == OCT_JOB_RESHARD_NEVER
                        ? OCT_RESHARD_NEVER
                        : OCT_RESHARD_AFTER_FORWARD,
-        .low_precision_linears = yaml ? in_plan : linear->enable_fsdp_low_precision_all_gather,
-        .low_precision_experts = yaml ? in_plan : experts->enable_fsdp_low_precision_all_gather};
+        .low_precision_linears = linear->enable_fsdp_low_precision_all_gather,
+        .low_precision_experts = experts->enable_fsdp_low_precision_all_gather};
     bool both = config->low_precision_linears && config->low_precision_experts;
-    const char *mode = yaml ? job->quantization_plan.fsdp_low_precision_all_gather_mode
-                       : config->low_precision_linears
-                           ? linear->fsdp_low_precision_all_gather_mode
-                           : experts->fsdp_low_precision_all_gather_mode;
-    if (!yaml && both && strcmp(mode, experts->fsdp_low_precision_all_gather_mode) != 0) {
+    const char *mode = config->low_precision_linears ? linear->fsdp_low_precision_all_gather_mode
+                                                     : experts->fsdp_low_precision_all_gather_mode;
+    if (both && strcmp(mode, experts->fsdp_low_precision_all_gather_mode) != 0) {
         static const char key[] = "quantize.grouped_mm.mx.fsdp_low_precision_all_gather_mode";
         return oct_fail(err, OCT_INVALID,
                         "%s: a layer is gathered as one; expected '%s' as in "

@@ -12,6 +12,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "train/clock.h"
+#include "quant/rules.h"
 #include "train/setup.h"
 #include "train/state.h"
 #include "train/validate.h"
@@ -124,6 +125,7 @@ static oct_status create_model(oct_trainer *t, oct_error *err) {
     if (oct_weights_create(&t->weights) != OCT_OK ||
         oct_step_create(t->weights, oct_setup_activation(job), &t->step) != OCT_OK)
         return oct_fail_memory(err);
+    t->step->gradient = oct_rules_gradient(oct_job_rules(job), oct_setup_activation(job));
     return oct_ranks_shard(&t->ranks, job, t->model, oct_conversion_plan(t->conversion), t->step,
                            err);
 }

@@ -27,13 +27,18 @@ class Moe(Training):
         out = self.accepted(["train", "job.toml"]).stdout
         self.assertNotIn("expert", out)
 
-    def test_given_a_plan_experts_are_rows_and_the_gate_is_kept(self):
+    def test_given_a_plan_experts_are_rows_and_a_converted_gate_is_warned_of(self):
         rows = json.loads(self.accepted(["plan", "job.toml", GROUPED, "--json"] + MOE).stdout)
         by_name = {row["name"]: row for row in rows["modules"]}
         experts = by_name["layers.1.moe.experts"]
         self.assertEqual(experts["shape"], [8, 32, 64])
         self.assertEqual((experts["type"], experts["recipe"]), ("MXGroupedExperts", "mxfp8"))
-        self.assertEqual(by_name["layers.1.moe.router.gate"]["recipe"], None)
+        self.assertEqual(by_name["layers.1.moe.router.gate"]["recipe"], "mxfp8")  # as torchtitan's default has it
+        for args in (["--quantize.linear.mx.filter_fqns=output,router.gate"], ["--quantize.rules=octet"]):
+            kept = json.loads(self.accepted(["plan", "job.toml", GROUPED, "--json"] + args + MOE).stdout)
+            self.assertEqual([row["recipe"] for row in kept["modules"] if row["name"].endswith("router.gate")], [None])
+            self.assertEqual([w for w in kept["warnings"] if "gate" in w], [])
+        self.assertEqual(len([w for w in rows["warnings"] if 'write filter_fqns = ["output", "router.gate"]' in w]), 1)
         self.assertEqual(by_name["layers.1.moe.shared_experts.w1"]["recipe"], "mxfp8")
         self.assertEqual((rows["experts"], rows["experts_converted"]), (1, 1))
         out = self.accepted(["plan", "job.toml", "--model.converters=npu_gmm"] + MOE).stdout

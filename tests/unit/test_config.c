@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "config/schema.h"
+#include "quant/rules.h"
 #include "io_support.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -87,10 +88,12 @@ static void given_an_empty_file_the_defaults_are_those_of_torchtitan(void **stat
     assert_int_equal(job.validation.steps, -1);
     assert_int_equal(job.debug.seed, -1);
     assert_string_equal(job.quantize.linear.mx.recipe_name, "mxfp8");
-    assert_int_equal(job.quantize.linear.mx.filter_fqns.n, 2);
-    assert_string_equal(job.quantize.linear.mx.filter_fqns.items[1], "router.gate");
+    assert_string_equal(job.quantize.rules, "framework");
+    assert_int_equal(job.quantize.linear.mx.filter_fqns.n, 1);
+    assert_string_equal(job.quantize.linear.mx.filter_fqns.items[0], "output");
     assert_int_equal(job.quantize.grouped_mm.mx.fqns.n, 0);
-    assert_string_equal(job.quantize.grouped_mm.mx.scale_mode, "rceil");
+    assert_null(job.quantize.grouped_mm.mx.scale_mode);
+    assert_null(job.quantize.grouped_mm.mx.groups);
     assert_int_equal(job.quantize.linear.mx.amax_history_len, 16);
     assert_null(job.quantization_plan.recipe_name);
     assert_string_equal(oct_job_where(&job, "training.seq_len"), "default");
@@ -307,13 +310,21 @@ static void given_a_wrong_toml_job_one_line_says_where_what_and_expected(void **
         {"[model]\nconverters = [\"quantise.linear.mx\"]\n", NULL,
          "job.toml:2: model.converters: an unknown converter; expected npu_gmm, "
          "quantize.linear.mx, "
-         "quantize.grouped_mm.mx or a fused npu_ kernel; got quantise.linear.mx; the nearest known "
-         "one is quantize.linear.mx"},
+         "quantize.grouped_mm.mx or one of torchtitan-npu's fused kernels; got quantise.linear.mx; "
+         "the nearest known one is quantize.linear.mx"},
+        {"[model]\nconverters = [\"npu_foo\"]\n", NULL,
+         "job.toml:2: model.converters: an unknown converter; expected npu_gmm, "
+         "quantize.linear.mx, "
+         "quantize.grouped_mm.mx or one of torchtitan-npu's fused kernels; got npu_foo"},
+        {"[quantize.linear.mx]\nrecipe_name = \"\"\n", NULL,
+         "job.toml:2: quantize.linear.mx.recipe_name: the text is empty; expected a name; got "
+         "\"\""},
         {"[model]\nconverters = [\"npu_gmn\"]\n", NULL,
          "job.toml:2: model.converters: an unknown converter; expected npu_gmm, "
          "quantize.linear.mx, "
-         "quantize.grouped_mm.mx or a fused npu_ kernel; got npu_gmn; the nearest known one is "
-         "npu_gmm"},
+         "quantize.grouped_mm.mx or one of torchtitan-npu's fused kernels; got npu_gmn; the "
+         "nearest "
+         "known one is npu_gmm"},
         {"[model]\nconverters = [3]\n", NULL,
          "job.toml:2: model.converters: an item has the wrong type; expected a text; got 3"},
         {"[model]\nargs = 3\n", NULL,
@@ -413,6 +424,8 @@ static void given_any_key_what_it_decides_is_said(void **state) {
                 target = oct_schema_find(&oct_schema_titan, key->target, strlen(key->target));
             if (key->target && !target) /* another spelling */
                 target = oct_schema_find(&oct_schema_mindspeed, key->target, strlen(key->target));
+            if (target && target->target) /* of a key that stands for one itself */
+                target = oct_schema_find(&oct_schema_titan, target->target, strlen(target->target));
             bool said = key->effect != OCT_EFFECT_OF_TARGET;
             assert_that(said == (key->kind == OCT_KEY_USED && !key->target), "%s: effect %d",
                         key->name, (int)key->effect);
@@ -448,13 +461,21 @@ given_a_yaml_job_its_keys_come_with_their_values_whether_or_not_they_have_member
     oct_job_free(&job);
 }
 
+/* Keys that a YAML job is refused with, whatever their value. */
+static bool has_another_name_in_yaml(const char *name) {
+    return strcmp(name, "model.converters") == 0 ||
+           strcmp(name, "quantize.linear.mx.filter_fqns") == 0 ||
+           strcmp(name, "quantize.grouped_mm.mx.fqns") == 0;
+}
+
 static void load_with_default(const char *path, const oct_schema *schema) {
     for (size_t i = 0; i < schema->n; i++) {
         oct_job job;
         oct_error err = {0};
         char override[512];
         const char *const overrides[] = {override};
-        if (strcmp(schema->keys[i].name, "job.config_file") == 0)
+        if (strcmp(schema->keys[i].name, "job.config_file") == 0 ||
+            (strstr(path, ".yaml") && has_another_name_in_yaml(schema->keys[i].name)))
             continue;
         snprintf(override, sizeof override, "--%s=%s", schema->keys[i].name,
                  schema->keys[i].fallback);
@@ -705,6 +726,60 @@ static void given_a_plan_without_its_recipe_its_modules_do_not_matter(void **sta
     oct_job_free(&job);
 }
 
+#define PLANNED "training:\n  quantization_plan:\n    recipe_name: mxfp8\n"
+
+static void given_a_yaml_job_quantize_keys_of_the_command_line_count(void **state) {
+    (void)state;
+    oct_job job;
+    const char *overrides[] = {"--quantize.linear.mx.recipe_name=hif8",
+                               "--quantize.linear.mx.scale_mode=ceil",
+                               "--quantize.grouped_mm.mx.amax_history_len=4",
+                               "--quantize.grouped_mm.mx.no-enable_fsdp_low_precision_all_gather"};
+    load_good_yaml(PLANNED
+                   "    fsdp_low_precision_all_gather_mode: all\nquantize: {rules: octet}\n",
+                   overrides, COUNT(overrides), &job);
+    const oct_job_mx *linear = &job.quantize.linear.mx, *experts = &job.quantize.grouped_mm.mx;
+    assert_string_equal(linear->recipe_name, "hif8");
+    assert_string_equal(experts->recipe_name, "mxfp8"); /* the plan's */
+    assert_string_equal(linear->scale_mode, "ceil");
+    assert_null(experts->scale_mode);
+    assert_int_equal(experts->amax_history_len, 4);
+    assert_true(linear->enable_fsdp_low_precision_all_gather); /* the plan's default */
+    assert_false(experts->enable_fsdp_low_precision_all_gather);
+    assert_string_equal(linear->fsdp_low_precision_all_gather_mode, "all");
+    assert_string_equal(experts->fsdp_low_precision_all_gather_mode, "all");
+    assert_string_equal(oct_job_rules(&job)->name, "octet");
+    assert_string_equal(oct_job_at(&job, "quantize.grouped_mm.mx.recipe_name"),
+                        "job.yaml:3: training.quantization_plan.recipe_name");
+    assert_string_equal(oct_job_at(&job, "quantize.linear.mx.recipe_name"),
+                        "command line: --quantize.linear.mx.recipe_name");
+    oct_job_free(&job);
+}
+
+static void given_a_jobs_form_its_framework_is_another(void **state) {
+    (void)state;
+    static const struct {
+        const char *path, *override, *rules, *second_filter;
+    } cases[] = {{"job.toml", "--quantize.rules=framework", "torchtitan-npu@0.2.2", NULL},
+                 {"job.yaml", "--quantize.rules=framework", "mindspeed@2026-07", NULL},
+                 {"job.toml", "--quantize.rules=octet", "octet", "router.gate"},
+                 {"job.toml", "--quantize.rules=torchtitan@0.2.2", "torchtitan@0.2.2", NULL}};
+    put_text("job.toml", "");
+    put_text("job.yaml", PLANNED);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        oct_job job;
+        oct_error err = {0};
+        assert_int_equal(oct_job_load(cases[i].path, &cases[i].override, 1, &job, &err), OCT_OK);
+        assert_string_equal(oct_job_rules(&job)->name, cases[i].rules);
+        const oct_job_list *filter = &job.quantize.linear.mx.filter_fqns;
+        assert_int_equal(filter->n, cases[i].second_filter ? 2 : 1);
+        assert_string_equal(filter->items[0], "output");
+        if (cases[i].second_filter)
+            assert_string_equal(filter->items[1], cases[i].second_filter);
+        oct_job_free(&job);
+    }
+}
+
 static void given_a_wrong_yaml_job_one_line_says_where_what_and_expected(void **state) {
     (void)state;
     static const wrong_job jobs[] = {
@@ -764,6 +839,34 @@ static void given_a_wrong_yaml_job_one_line_says_where_what_and_expected(void **
         {"", "--features.recompute_plan=[a",
          "command line: --features.recompute_plan: not valid YAML: flow sequence without a closing "
          "bracket; expected a value as a YAML file has it; got \"[a\""},
+        {PLANNED, "--training.quantization_plan.recipe_name=",
+         "command line: --training.quantization_plan.recipe_name: the name is empty; expected a "
+         "recipe such as mxfp8, or none; got \"\""},
+        {PLANNED, "--model.converters=quantize.linear.mx",
+         "command line: --model.converters: a YAML job names what it quantizes in its plan; "
+         "expected --training.quantization_plan.quant_converters; got a list"},
+        {PLANNED, "--quantize.linear.mx.filter_fqns=output",
+         "command line: --quantize.linear.mx.filter_fqns: a YAML job names modules by patterns of "
+         "its own; expected --training.quantization_plan.ignored_modules; got a list"},
+        {PLANNED, "--quantize.grouped_mm.mx.fqns=experts",
+         "command line: --quantize.grouped_mm.mx.fqns: a YAML job names modules by patterns of "
+         "its own; expected --training.quantization_plan.apply_modules; got a list"},
+        {"", "--quantize.linear.mx.scale_mode=ceil",
+         "command line: --quantize.linear.mx.scale_mode: the job has no plan; expected "
+         "--training.quantization_plan.recipe_name beside it; got \"ceil\""},
+        {PLANNED "    quant_converters: ['quantize.linear.mx']\n",
+         "--quantize.grouped_mm.mx.recipe_name=hif8",
+         "command line: --quantize.grouped_mm.mx.recipe_name: the plan doesn't have its converter; "
+         "expected quantize.moe.mx in training.quantization_plan.quant_converters"},
+        {"quantize:\n  rules: mindspeed\n", NULL,
+         "job.yaml:2: quantize.rules: the word is unknown; expected one of framework, octet, "
+         "torchtitan-npu@0.2.2, mindspeed@2026-07, torchtitan@0.2.2; got \"mindspeed\""},
+        {"data:\n  dataset_param:\n    attr: {messages: messages}\n"
+         "    basic_parameters:\n      template: qwen3\n",
+         NULL,
+         "job.yaml:5: data.dataset_param.basic_parameters.template: it decides the loss of chat "
+         "data, which isn't supported; expected plain text; got columns of roles: "
+         "data.dataset_param.attr.messages"},
         {"- a\n", NULL, "job.yaml:1: expected a table of keys; got a list"},
         {"%YAML 9.9\n---\na: 1\n", NULL, "job.yaml: not valid YAML; expected YAML 1.1 to 1.3"},
     };
@@ -782,6 +885,8 @@ int main(void) {
         cmocka_unit_test(given_a_bad_value_in_the_file_the_command_line_mends_it),
         cmocka_unit_test(given_optional_keys_none_and_empty_mean_not_given),
         cmocka_unit_test(given_keys_without_effect_each_is_named_once_in_the_log),
+        cmocka_unit_test(given_a_yaml_job_quantize_keys_of_the_command_line_count),
+        cmocka_unit_test(given_a_jobs_form_its_framework_is_another),
         cmocka_unit_test(given_a_mindspeed_job_its_keys_fill_the_fields_that_mean_the_same),
         cmocka_unit_test(given_a_mindspeed_job_defaults_and_command_line_of_both_forms_work),
         cmocka_unit_test(given_the_plan_of_the_guide_it_is_read),

@@ -177,7 +177,7 @@ static const shipped_job jobs[] = {
                                                               "\"Muon\"\nmuon_ns_steps = 10\n",
      NAME_ERROR("4", "deepseek_v4"),
      "job.toml:7: model.converters: an unknown converter; expected npu_gmm, quantize.linear.mx, "
-     "quantize.grouped_mm.mx or a fused npu_ kernel; got deepseek_v4_sfa\n"
+     "quantize.grouped_mm.mx or one of torchtitan-npu's fused kernels; got deepseek_v4_sfa\n"
      "job.toml:9: optimizer.name: Muon isn't supported; expected one of AdamW, Adam; got \"Muon\""},
     {"npu: Muon",
      NPU_MODULE MODEL(

@@ -218,7 +218,7 @@ static void given_several_mistakes_one_report_lists_them_by_line(void **state) {
         "job.toml:7: model.flavor: unknown, did you mean \"8B\"; expected one of debugmodel, 8B, "
         "70B, 405B, demo, 30M, 125M; got \"8Q\"\n"
         "job.toml:8: model.converters: an unknown converter; expected npu_gmm, quantize.linear.mx, "
-        "quantize.grouped_mm.mx or a fused npu_ kernel; got npu_foo\n"
+        "quantize.grouped_mm.mx or one of torchtitan-npu's fused kernels; got npu_foo\n"
         "job.toml:9: optimzer: unknown section; the nearest known one is optimizer\n"
         "command line: --validation.frek: unknown key; the nearest known one is --validation.freq");
     oct_job_free(&job);

@@ -2,6 +2,7 @@
 #include "op/attention.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "op/attention_blocks.h"
 
@@ -43,8 +44,8 @@ static bool cache_fits(const oct_attention_shape *s, const oct_tensor *x, int64_
 bool oct_attention_shape_fits(oct_attention_shape *s, const oct_tensor *q, const oct_tensor *k,
                               const oct_tensor *v) {
     int64_t n_keys;
-    if (s->B < 0 || s->S < 0 || s->past < 0 || s->n_heads <= 0 || s->n_kv_heads <= 0 ||
-        s->n_heads % s->n_kv_heads != 0 || s->qk_dim <= 0 || s->v_dim <= 0 ||
+    if (s->B < 0 || s->S < 0 || s->past < 0 || s->window < 0 || s->n_heads <= 0 ||
+        s->n_kv_heads <= 0 || s->n_heads % s->n_kv_heads != 0 || s->qk_dim <= 0 || s->v_dim <= 0 ||
         __builtin_add_overflow(s->past, s->S, &n_keys))
         return false;
     if (s->kv_stride == 0)
@@ -117,7 +118,8 @@ static oct_gemm_problem scores_problem(const oct_attention_run *run, const query
 
 /* acc (n, v_dim) = [acc +] p v. */
 static oct_gemm_problem values_problem(const oct_attention_run *run, const query_rows *r,
-                                       int64_t k0, int64_t n_keys, const float *p, float *acc) {
+                                       int64_t k0, int64_t n_keys, const float *p, float *acc,
+                                       oct_accumulate accumulate) {
     const oct_attention_shape *s = &run->s;
     int64_t ld_v = s->n_kv_heads * s->v_dim;
     int64_t v_at = (r->b * s->kv_stride + k0) * ld_v + r->g * s->v_dim;
@@ -129,14 +131,13 @@ static oct_gemm_problem values_problem(const oct_attention_run *run, const query
                               .c = acc,
                               .c_dtype = OCT_F32,
                               .ld_c = s->v_dim,
-                              .accumulate = k0 > 0 ? OCT_ADD_TO_OUTPUT : OCT_OVERWRITE};
+                              .accumulate = accumulate};
 }
 
 static size_t gemm_bytes(const oct_attention_run *run, int64_t n_keys) {
     query_rows r = {.n = OCT_QUERY_BLOCK, .ld_q = run->s.n_heads * run->s.qk_dim};
     oct_gemm_problem scores = scores_problem(run, &r, 0, n_keys, NULL);
-    oct_gemm_problem values = values_problem(run, &r, 0, n_keys, NULL, NULL);
-    values.accumulate = OCT_ADD_TO_OUTPUT;
+    oct_gemm_problem values = values_problem(run, &r, 0, n_keys, NULL, NULL, OCT_ADD_TO_OUTPUT);
     size_t a = oct_gemm_workspace(&scores, 1, OCT_GEMM_EXACT);
     size_t b = oct_gemm_workspace(&values, 1, OCT_GEMM_EXACT);
     return a > b ? a : b;
@@ -154,12 +155,21 @@ static forward_slice cut_slice(const oct_attention_run *run, oct_attention_slice
 }
 
 static void softmax_rows(const oct_attention_run *run, const query_rows *r, int64_t k0,
-                         int64_t n_keys, const forward_slice *w) {
+                         int64_t n_keys, oct_accumulate accumulate, const forward_slice *w) {
     for (int64_t i = 0; i < r->n; i++) {
-        int64_t n = oct_attention_visible(r->seen + i * r->seen_step, k0, n_keys);
-        float factor = run->kernels->softmax_block(w->scores + i * n_keys, n, n_keys, run->s.scale,
-                                                   &w->max[i], &w->sum[i]);
-        if (k0 == 0 || factor == 1)
+        float *row = w->scores + i * n_keys;
+        oct_attention_span span =
+            oct_attention_seen(&run->s, r->seen + i * r->seen_step, k0, n_keys);
+        /* The kernel clears what lies behind the span; a row that sees nothing yet has no maximum
+         * to be relative to. */
+        int64_t hidden = span.begin == span.end && run->s.window > 0 ? n_keys : span.begin;
+        memset(row, 0, (size_t)hidden * sizeof *row);
+        if (hidden == n_keys)
+            continue;
+        float factor =
+            run->kernels->softmax_block(row + span.begin, span.end - span.begin,
+                                        n_keys - span.begin, run->s.scale, &w->max[i], &w->sum[i]);
+        if (accumulate == OCT_OVERWRITE || factor == 1)
             continue;
         oct_target acc = {w->acc + i * run->s.v_dim, OCT_F32};
         run->kernels->scale(oct_source_of(acc), factor, run->s.v_dim, acc);
@@ -186,12 +196,14 @@ static void forward_task(void *context, int64_t task, int thread) {
         w.sum[i] = 0;
     }
     int64_t end = r.seen + (r.n - 1) * r.seen_step;
-    for (int64_t k0 = 0; k0 < end; k0 += OCT_KEY_BLOCK) {
+    int64_t begin = oct_attention_first(&run->s, r.seen);
+    for (int64_t k0 = begin; k0 < end; k0 += OCT_KEY_BLOCK) {
         int64_t n_keys = oct_min_i64(OCT_KEY_BLOCK, end - k0);
+        oct_accumulate accumulate = k0 > begin ? OCT_ADD_TO_OUTPUT : OCT_OVERWRITE;
         oct_gemm_problem scores = scores_problem(run, &r, k0, n_keys, w.scores);
         oct_gemm(&scores, 1, OCT_GEMM_EXACT, w.gemm);
-        softmax_rows(run, &r, k0, n_keys, &w);
-        oct_gemm_problem values = values_problem(run, &r, k0, n_keys, w.scores, w.acc);
+        softmax_rows(run, &r, k0, n_keys, accumulate, &w);
+        oct_gemm_problem values = values_problem(run, &r, k0, n_keys, w.scores, w.acc, accumulate);
         oct_gemm(&values, 1, OCT_GEMM_EXACT, w.gemm);
     }
     store_rows(run, &r, &w);

@@ -1,4 +1,5 @@
-/* Causal attention with grouped queries: o = softmax(scale * q k^T, keys up to the query) v.
+/* Causal attention with grouped queries: o = softmax(scale * q k^T, keys up to the query) v; with a
+ * window, only the last `window` of those keys.
  *
  * Computed block by block with a running maximum and sum (Dao et al., arXiv 2205.14135;
  * arXiv 2307.08691): no S x S matrix for a batch ever exists. Backward needs q, k, v, o and lse.
@@ -29,6 +30,8 @@ typedef struct oct_attention_shape {
     /* Rows between the sequences of k and v (a cache's capacity, >= past + S); 0: past + S. k and v
      * then need only (B-1)*stride + past + S rows. */
     int64_t kv_stride;
+    /* Sliding window: a query sees at most that many keys, the last of which is its own; 0: all. */
+    int64_t window;
 } oct_attention_shape;
 
 /* lse NULL: not wanted (no backward will follow). */

@@ -66,7 +66,7 @@ static void score_problems(const oct_attention_run *run, const query_block *x, i
 
 /* What a block adds to dv, dk and dq. */
 static void gradient_problems(const oct_attention_run *run, const query_block *x, int64_t k0,
-                              int64_t n_keys, const backward_slice *w,
+                              int64_t n_keys, oct_accumulate accumulate, const backward_slice *w,
                               oct_gemm_problem problems[3]) {
     const oct_attention_shape *s = &run->s;
     int64_t key = x->b * s->S + k0;
@@ -79,8 +79,7 @@ static void gradient_problems(const oct_attention_run *run, const query_block *x
                           oct_attention_cols(x->q, ld_q(run)), w->dk + k0 * w->ld_dk, w->ld_dk,
                           OCT_ADD_TO_OUTPUT);
     problems[2] = product(x->n, s->qk_dim, n_keys, oct_attention_rows(ds, n_keys),
-                          oct_attention_cols(k, ld_k(run)), w->dq, s->qk_dim,
-                          k0 > 0 ? OCT_ADD_TO_OUTPUT : OCT_OVERWRITE);
+                          oct_attention_cols(k, ld_k(run)), w->dq, s->qk_dim, accumulate);
 }
 
 static size_t gemm_bytes(const oct_attention_run *run, int64_t n_keys) {
@@ -89,8 +88,7 @@ static size_t gemm_bytes(const oct_attention_run *run, int64_t n_keys) {
     backward_slice w = {.p = &any, .ds = &any, .dq = &any, .dk = &any, .dv = &any};
     oct_gemm_problem scores[2], gradients[3];
     score_problems(run, &x, 0, n_keys, &w, scores);
-    gradient_problems(run, &x, 0, n_keys, &w, gradients);
-    gradients[2].accumulate = OCT_ADD_TO_OUTPUT;
+    gradient_problems(run, &x, 0, n_keys, OCT_ADD_TO_OUTPUT, &w, gradients);
     size_t a = oct_gemm_workspace(scores, 2, OCT_GEMM_EXACT);
     size_t b = oct_gemm_workspace(gradients, 3, OCT_GEMM_EXACT);
     return a > b ? a : b;
@@ -123,6 +121,19 @@ static void store_rows(const oct_attention_run *run, const float *x, int64_t row
         run->kernels->cast(oct_attention_f32(x + i * cols), cols, oct_target_at(out, i * ld_out));
 }
 
+/* The scores and dp of a block become p and ds, zero where a query doesn't see. */
+static void softmax_rows(const oct_attention_run *run, const query_block *x, int64_t k0,
+                         int64_t n_keys, const float *lse, const backward_slice *w) {
+    for (int64_t i = 0; i < x->n; i++) {
+        float *p = w->p + i * n_keys, *ds = w->ds + i * n_keys;
+        oct_attention_span span = oct_attention_seen(&run->s, x->first + i + 1, k0, n_keys);
+        memset(p, 0, (size_t)span.begin * sizeof *p);
+        memset(ds, 0, (size_t)span.begin * sizeof *ds);
+        run->kernels->softmax_backward(p + span.begin, ds + span.begin, span.end - span.begin,
+                                       n_keys - span.begin, run->s.scale, lse[i], w->delta[i]);
+    }
+}
+
 static void backward_block(const oct_attention_run *run, const query_block *x,
                            const backward_slice *w) {
     const oct_attention_shape *s = &run->s;
@@ -132,16 +143,15 @@ static void backward_block(const oct_attention_run *run, const query_block *x,
         w->delta[i] = run->kernels->dot(oct_source_at(x->d_o, i * ld_o(run)),
                                         oct_source_at(run->o, o_at + i * ld_o(run)), s->v_dim);
     int64_t end = x->first + x->n;
-    for (int64_t k0 = 0; k0 < end; k0 += OCT_KEY_BLOCK) {
+    int64_t begin = oct_attention_first(s, x->first + 1);
+    for (int64_t k0 = begin; k0 < end; k0 += OCT_KEY_BLOCK) {
         int64_t n_keys = oct_min_i64(OCT_KEY_BLOCK, end - k0);
         oct_gemm_problem scores[2], gradients[3];
         score_problems(run, x, k0, n_keys, w, scores);
         oct_gemm(scores, 2, OCT_GEMM_EXACT, w->gemm);
-        for (int64_t i = 0; i < x->n; i++)
-            run->kernels->softmax_backward(w->p + i * n_keys, w->ds + i * n_keys,
-                                           oct_attention_visible(x->first + i + 1, k0, n_keys),
-                                           n_keys, s->scale, lse[i], w->delta[i]);
-        gradient_problems(run, x, k0, n_keys, w, gradients);
+        softmax_rows(run, x, k0, n_keys, lse, w);
+        gradient_problems(run, x, k0, n_keys, k0 > begin ? OCT_ADD_TO_OUTPUT : OCT_OVERWRITE, w,
+                          gradients);
         oct_gemm(gradients, 3, OCT_GEMM_EXACT, w->gemm);
     }
     int64_t q_at = ((x->b * s->S + x->first) * s->n_heads + x->h) * s->qk_dim;

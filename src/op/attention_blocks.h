@@ -53,6 +53,24 @@ static inline int64_t oct_attention_visible(int64_t seen, int64_t k0, int64_t n_
     return oct_min_i64(oct_max_i64(seen - k0, 0), n_keys);
 }
 
+/* The first key that a query which sees keys up to `seen` - 1 sees: the one place that knows of
+ * windows. */
+static inline int64_t oct_attention_first(const oct_attention_shape *s, int64_t seen) {
+    return s->window > 0 ? oct_max_i64(seen - s->window, 0) : 0;
+}
+
+/* Of a block's row of n_keys values from key k0 on, those that a query sees: [begin, end). */
+typedef struct oct_attention_span {
+    int64_t begin, end;
+} oct_attention_span;
+
+static inline oct_attention_span oct_attention_seen(const oct_attention_shape *s, int64_t seen,
+                                                    int64_t k0, int64_t n_keys) {
+    int64_t end = oct_attention_visible(seen, k0, n_keys);
+    int64_t begin = oct_attention_visible(oct_attention_first(s, seen), k0, n_keys);
+    return (oct_attention_span){oct_min_i64(begin, end), end};
+}
+
 /* Hands out 64-byte aligned pieces of a thread's slice; with base NULL it only measures. */
 typedef struct oct_attention_slice {
     unsigned char *base;

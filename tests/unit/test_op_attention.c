@@ -37,7 +37,8 @@ static void naive_query(const oct_attention_shape *s, const double *q, const dou
     int64_t g = h / (s->n_heads / s->n_kv_heads), seen = s->past + i + 1;
     const double *query = q + ((b * s->S + i) * s->n_heads + h) * s->qk_dim;
     double max = -INFINITY, sum = 0, scores[1024];
-    for (int64_t j = 0; j < seen; j++) {
+    int64_t first = s->window && seen > s->window ? seen - s->window : 0;
+    for (int64_t j = first; j < seen; j++) {
         const double *key = k + ((b * stride_of(s) + j) * s->n_kv_heads + g) * s->qk_dim;
         scores[j] = 0;
         for (int64_t d = 0; d < s->qk_dim; d++)
@@ -45,12 +46,12 @@ static void naive_query(const oct_attention_shape *s, const double *q, const dou
         scores[j] *= (double)s->scale;
         max = fmax(max, scores[j]);
     }
-    for (int64_t j = 0; j < seen; j++)
+    for (int64_t j = first; j < seen; j++)
         sum += exp(scores[j] - max);
     *lse = max + log(sum);
     for (int64_t d = 0; d < s->v_dim; d++)
         o[d] = 0;
-    for (int64_t j = 0; j < seen; j++)
+    for (int64_t j = first; j < seen; j++)
         for (int64_t d = 0; d < s->v_dim; d++)
             o[d] += exp(scores[j] - *lse) *
                     v[((b * stride_of(s) + j) * s->n_kv_heads + g) * s->v_dim + d];
@@ -129,7 +130,7 @@ static void naive_backward(const oct_attention_shape *s, const double *q, const 
                 double delta = 0;
                 for (int64_t d = 0; d < E; d++)
                     delta += o[row * E + d] * d_o[row * E + d];
-                for (int64_t j = 0; j <= i; j++) {
+                for (int64_t j = s->window && i >= s->window ? i - s->window + 1 : 0; j <= i; j++) {
                     int64_t key = (b * s->S + j) * Hk + g;
                     double score = 0, dp = 0;
                     for (int64_t d = 0; d < D; d++)
@@ -222,6 +223,44 @@ static void given_a_small_problem_gradients_equal_finite_differences(void **stat
     oct_arena_destroy(arena);
 }
 
+static void given_a_window_queries_see_only_the_last_keys(void **state) {
+    (void)state;
+    const int64_t lengths[] = {1, 31, 65, 300, 700}, windows[] = {1, 2, 64, 100, 513};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        for (size_t j = 0; j < sizeof windows / sizeof *windows; j++) {
+            int64_t S = lengths[i], W = windows[j];
+            oct_attention_shape grouped = {2, S, 4, 2, 16, 16, 0.25f, 0, 0, W};
+            oct_attention_shape half = {1, S, 3, 3, 24, 8, 0.2f, 0, 0, W};
+            check_forward(grouped, OCT_F32);
+            check_forward(half, OCT_BF16);
+            check_backward(grouped, OCT_F32);
+            check_backward(half, OCT_BF16);
+            check_forward((oct_attention_shape){2, 1, 4, 2, 16, 16, 0.25f, S, 0, W}, OCT_F32);
+            check_forward((oct_attention_shape){1, 70, 4, 2, 16, 8, 0.25f, S, 800, W}, OCT_BF16);
+        }
+}
+
+/* A window as long as the sequence hides nothing: the same bits as without. */
+static void given_a_window_that_holds_all_keys_the_bits_are_those_without(void **state) {
+    (void)state;
+    oct_arena *arena = oct_arena_create();
+    oct_attention_shape s = {2, 150, 4, 2, 32, 16, 0.2f, 0, 0, 0};
+    problem all[2];
+    for (int i = 0; i < 2; i++) {
+        s.window = i ? 150 : 0;
+        problem p = all[i] = make_problem(arena, s, OCT_F32);
+        assert_int_equal(oct_attention_forward(&s, &p.q, &p.k, &p.v, &p.o, p.lse, arena), OCT_OK);
+        assert_int_equal(oct_attention_backward(&s, &p.q, &p.k, &p.v, &p.o, p.lse, &p.d_o, &p.dq,
+                                                &p.dk, &p.dv, arena),
+                         OCT_OK);
+    }
+    test_same_bytes(&all[0].o, &all[1].o);
+    test_same_bytes(&all[0].dq, &all[1].dq);
+    test_same_bytes(&all[0].dk, &all[1].dk);
+    test_same_bytes(&all[0].dv, &all[1].dv);
+    oct_arena_destroy(arena);
+}
+
 static void given_other_thread_counts_the_bits_stay(void **state) {
     (void)state;
     oct_arena *arena = oct_arena_create();
@@ -252,7 +291,8 @@ static void given_wrong_shapes_attention_refuses(void **state) {
     oct_arena *arena = oct_arena_create();
     oct_attention_shape s = {1, 8, 4, 2, 8, 8, 0.3f, 0, 0};
     problem p = make_problem(arena, s, OCT_F32);
-    oct_attention_shape wrong[] = {s, s, s, s, s, s};
+    oct_attention_shape wrong[] = {s, s, s, s, s, s, s};
+    wrong[6].window = -1;
     wrong[0].n_kv_heads = 3;
     wrong[1].S = 9;
     wrong[2].kv_stride = 7;
@@ -293,6 +333,8 @@ int main(void) {
         cmocka_unit_test(given_huge_scores_the_softmax_does_not_overflow),
         cmocka_unit_test(given_many_shapes_backward_equals_the_naive_version),
         cmocka_unit_test(given_a_small_problem_gradients_equal_finite_differences),
+        cmocka_unit_test(given_a_window_queries_see_only_the_last_keys),
+        cmocka_unit_test(given_a_window_that_holds_all_keys_the_bits_are_those_without),
         cmocka_unit_test(given_other_thread_counts_the_bits_stay),
         cmocka_unit_test(given_wrong_shapes_attention_refuses),
         cmocka_unit_test(given_no_memory_attention_says_so),

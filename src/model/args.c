@@ -545,5 +545,9 @@ bool oct_model_args_has_experts(const oct_model_args *args, int64_t layer) {
 
 bool oct_model_args_uses_yarn(const oct_model_args *args) {
     return args->rope_scaling == OCT_ROPE_YARN &&
-           args->max_seq_len > args->rope_original_max_position_embeddings;
+           (args->yarn_always || args->max_seq_len > args->rope_original_max_position_embeddings);
+}
+
+int64_t oct_model_args_window(const oct_model_args *args, int64_t layer) {
+    return oct_layer_set_has(&args->windowed, layer) ? args->window : 0;
 }

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "model/layer_set.h"
 #include "op/rope.h"
 #include "op/routing.h"
 
@@ -36,7 +37,8 @@ typedef struct oct_model_args {
                                  n_layers */
     double rope_theta;
     oct_rope_scaling rope_scaling; /* none, or the family's. OCT_ROPE_YARN has an effect only where
-                                      max_seq_len is above the original one, as in torchtitan */
+                                      max_seq_len is above the original one, as in torchtitan,
+                                      unless yarn_always */
     double rope_scaling_factor, rope_low_freq_factor, rope_high_freq_factor;
     int64_t rope_original_max_position_embeddings;
 
@@ -58,6 +60,18 @@ typedef struct oct_model_args {
     double route_scale;
     double load_balance_coeff;   /* 0: no bias */
     bool moe_force_load_balance; /* for debugging: experts take tokens in turn */
+
+    /* What only models of Hugging Face folders have (train/hf_model.h); zero in all flavors. */
+    bool qkv_bias, wo_bias; /* of wq, wk, wv (deepseek_v3, together: wq_a, wkv_a, wo); of wo */
+    bool mlp_bias;          /* of dense layers' w1, w2, w3 */
+    bool rope_halves;       /* deepseek_v3: pairs are an element of each half, not neighbours */
+    bool yarn_always;       /* yarn has an effect whatever max_seq_len is */
+    bool yarn_untruncated;  /* its ramp isn't rounded to whole pairs */
+    double rope_attention_factor; /* of cosines and sines, with any scaling; 0: 1 */
+    double latent_norm_eps;       /* deepseek_v3: of q_norm and kv_norm; 0: norm_eps */
+    int64_t window;               /* tokens that a token of a layer in `windowed` sees; 0: all */
+    oct_layer_set windowed;
+    oct_layer_set unrotated; /* layers without positions */
 } oct_model_args;
 
 /* `name`: llama3 | qwen3 | deepseek_v3; `flavor`: one of theirs. An unknown one is OCT_INVALID with
@@ -93,5 +107,7 @@ oct_status oct_model_args_resolve(oct_model_args *args, oct_error *err);
 /* Of resolved arguments: whether layer `layer` has experts; whether yarn has an effect. */
 bool oct_model_args_has_experts(const oct_model_args *args, int64_t layer);
 bool oct_model_args_uses_yarn(const oct_model_args *args);
+/* The sliding window of a layer, 0: none. */
+int64_t oct_model_args_window(const oct_model_args *args, int64_t layer);
 
 #endif

@@ -49,14 +49,17 @@ static void configure_rotary(oct_model *model) {
     model->rotary.config = (oct_rope_config){
         .dims = latent ? args->qk_rope_head_dim : args->head_dim,
         .theta = args->rope_theta,
-        .pairs = args->family == OCT_MODEL_QWEN3 ? OCT_ROPE_HALVES : OCT_ROPE_INTERLEAVED,
+        .pairs = args->family == OCT_MODEL_QWEN3 || args->rope_halves ? OCT_ROPE_HALVES
+                                                                      : OCT_ROPE_INTERLEAVED,
         .scaling = scaled ? args->rope_scaling : OCT_ROPE_UNSCALED,
         .factor = args->rope_scaling_factor,
         .original_context = (double)args->rope_original_max_position_embeddings,
         .low_freq_factor = args->rope_low_freq_factor,
         .high_freq_factor = args->rope_high_freq_factor,
         .beta_fast = args->beta_fast,
-        .beta_slow = args->beta_slow};
+        .beta_slow = args->beta_slow,
+        .untruncated = args->yarn_untruncated,
+        .attention_factor = args->rope_attention_factor};
 }
 
 static oct_status build_attention(oct_model *model, oct_block *b, int64_t layer) {
@@ -66,6 +69,10 @@ static oct_status build_attention(oct_model *model, oct_block *b, int64_t layer)
                                          .n_kv_heads = args->n_kv_heads,
                                          .head_dim = args->head_dim,
                                          .qk_norm = args->qk_norm,
+                                         .qkv_bias = args->qkv_bias,
+                                         .wo_bias = args->wo_bias,
+                                         .unrotated = oct_layer_set_has(&args->unrotated, layer),
+                                         .window = oct_model_args_window(args, layer),
                                          .norm_eps = (float)args->norm_eps,
                                          .layer = layer,
                                          .rotary = &model->rotary,
@@ -86,6 +93,10 @@ static float latent_scale(const oct_model_args *args) {
     return (float)(scale * mscale * mscale);
 }
 
+static float latent_eps(const oct_model_args *args) {
+    return (float)(args->latent_norm_eps > 0 ? args->latent_norm_eps : args->norm_eps);
+}
+
 static oct_status build_latent_attention(oct_model *model, oct_block *b, int64_t layer) {
     const oct_model_args *args = &model->args;
     const oct_latent_attention_config config = {.dim = args->dim,
@@ -96,7 +107,8 @@ static oct_status build_latent_attention(oct_model *model, oct_block *b, int64_t
                                                           .rope_dim = args->qk_rope_head_dim,
                                                           .v_dim = args->v_head_dim},
                                                 .scale = latent_scale(args),
-                                                .norm_eps = (float)args->norm_eps,
+                                                .bias = args->qkv_bias,
+                                                .norm_eps = latent_eps(args),
                                                 .layer = layer,
                                                 .rotary = &model->rotary,
                                                 .init = linear_init(),
@@ -141,7 +153,7 @@ static oct_status build_feed_forward(oct_model *model, oct_block *b, int64_t lay
     oct_feed_forward *ff;
     oct_status status =
         oct_feed_forward_create(&b->base, "feed_forward", args->dim, args->hidden_dim,
-                                linear_init(), deep_init(args, layer), &ff);
+                                linear_init(), deep_init(args, layer), args->mlp_bias, &ff);
     if (!status)
         b->feed_forward = &ff->base;
     return status;

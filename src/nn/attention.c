@@ -7,10 +7,25 @@
 #include "base/checked.h"
 #include "nn/heads.h"
 
-oct_status oct_rotary_reserve(oct_rotary *rotary, int64_t n_positions) {
-    if (n_positions <= rotary->n_positions)
-        return OCT_OK;
+/* Past its original context a dynamic table is for sequences of its own length alone. */
+static bool is_ready(const oct_rotary *rotary, int64_t n_positions) {
+    const oct_rope_config *c = &rotary->config;
+    bool own_length =
+        c->scaling == OCT_ROPE_DYNAMIC && (double)rotary->n_positions > c->original_context;
+    return own_length ? n_positions == rotary->n_positions : n_positions <= rotary->n_positions;
+}
+
+/* Positions of the next table: some to spare, except where they would change it. */
+static int64_t next_size(const oct_rotary *rotary, int64_t n_positions) {
+    const oct_rope_config *c = &rotary->config;
     int64_t n = oct_max_i64(n_positions, 2 * rotary->n_positions);
+    return c->scaling == OCT_ROPE_DYNAMIC && (double)n > c->original_context ? n_positions : n;
+}
+
+oct_status oct_rotary_reserve(oct_rotary *rotary, int64_t n_positions) {
+    if (is_ready(rotary, n_positions))
+        return OCT_OK;
+    int64_t n = next_size(rotary, n_positions);
     oct_rope_table *table;
     oct_status status = oct_rope_table_create(&rotary->config, n, &table);
     if (status)
@@ -40,7 +55,8 @@ static oct_attention_shape shape_of(const oct_attention *a, const oct_step *step
                                  .n_kv_heads = a->config.n_kv_heads,
                                  .qk_dim = a->config.head_dim,
                                  .v_dim = a->config.head_dim,
-                                 .scale = 1.0f / sqrtf((float)a->config.head_dim)};
+                                 .scale = 1.0f / sqrtf((float)a->config.head_dim),
+                                 .window = a->config.window};
 }
 
 /* *turned = the rotated, and with a norm before that normalised, x. Without a norm that happens in
@@ -56,7 +72,7 @@ static oct_status prepare_heads(const oct_attention *a, oct_step *step, oct_norm
         if (status)
             return status;
     }
-    return rotate(a, step, turned, OCT_ROPE_FORWARD);
+    return a->config.unrotated ? OCT_OK : rotate(a, step, turned, OCT_ROPE_FORWARD);
 }
 
 /* With norms the kept q and k are as they came from the linears. */
@@ -98,7 +114,7 @@ static oct_status restore_heads(const oct_attention *a, oct_step *step, oct_norm
 /* Takes the gradient of the rotated heads back to the linear's output, in place. */
 static oct_status unprepare_heads(const oct_attention *a, oct_step *step, oct_norm *norm,
                                   oct_tensor *dx) {
-    oct_status status = rotate(a, step, dx, OCT_ROPE_BACKWARD);
+    oct_status status = a->config.unrotated ? OCT_OK : rotate(a, step, dx, OCT_ROPE_BACKWARD);
     if (status || !norm)
         return status;
     return oct_backward(&norm->base, step, dx, dx, OCT_OVERWRITE);
@@ -159,12 +175,14 @@ static const oct_module_ops ops = {.type_name = "Attention",
 static oct_status create_children(oct_attention *a) {
     const oct_attention_config *c = &a->config;
     int64_t wide = c->n_heads * c->head_dim, narrow = c->n_kv_heads * c->head_dim;
+    const oct_init zero = {.kind = OCT_INIT_ZEROS};
+    const oct_init *qkv_bias = c->qkv_bias ? &zero : NULL, *wo_bias = c->wo_bias ? &zero : NULL;
     oct_module *m = &a->base;
-    oct_status status = oct_linear_create(m, "wq", c->dim, wide, c->qkv_init, NULL, &a->wq);
+    oct_status status = oct_linear_create(m, "wq", c->dim, wide, c->qkv_init, qkv_bias, &a->wq);
     if (status ||
-        (status = oct_linear_create(m, "wk", c->dim, narrow, c->qkv_init, NULL, &a->wk)) ||
-        (status = oct_linear_create(m, "wv", c->dim, narrow, c->qkv_init, NULL, &a->wv)) ||
-        (status = oct_linear_create(m, "wo", wide, c->dim, c->wo_init, NULL, &a->wo)) ||
+        (status = oct_linear_create(m, "wk", c->dim, narrow, c->qkv_init, qkv_bias, &a->wk)) ||
+        (status = oct_linear_create(m, "wv", c->dim, narrow, c->qkv_init, qkv_bias, &a->wv)) ||
+        (status = oct_linear_create(m, "wo", wide, c->dim, c->wo_init, wo_bias, &a->wo)) ||
         !c->qk_norm)
         return status;
     status = oct_norm_create(m, "q_norm", c->head_dim, c->norm_eps, &a->q_norm);

@@ -1,7 +1,8 @@
 /* Causal self-attention with grouped queries and rotary positions: y = wo(attend(q, k, v)).
  *
  * x, y (T,D); q (T, H hd), k and v (T, G hd): H heads, G key-value heads (G divides H), hd elements
- * a head. q and k are normalised over each head (q_norm, k_norm; optional), then rotated.
+ * a head. q and k are normalised over each head (q_norm, k_norm; optional), then rotated (but in
+ * layers without positions). With a window a token sees that many tokens, itself included.
  *
  * Kept for backward: q, k, v, o, and 4 bytes a head for the softmax. With norms, q and k are kept
  * as they came from wq and wk; backward normalises and rotates them again. */
@@ -14,7 +15,9 @@
 #include "op/attention.h"
 #include "op/rope.h"
 
-/* The rotary table that all layers of a model share. It grows when a longer sequence comes. */
+/* The rotary table that all layers of a model share. It grows when a longer sequence comes; where
+ * frequencies follow the length (OCT_ROPE_DYNAMIC) it is made anew for each length past the
+ * original one, and keys in a cache stay as they were turned, as in transformers. */
 typedef struct oct_rotary {
     oct_rope_config config;
     oct_rope_table *table;
@@ -27,6 +30,9 @@ void oct_rotary_clear(oct_rotary *rotary);
 typedef struct oct_attention_config {
     int64_t dim, n_heads, n_kv_heads, head_dim; /* D, H, G, hd */
     bool qk_norm;
+    bool qkv_bias, wo_bias; /* of wq, wk, wv; of wo: they start at zero */
+    bool unrotated;         /* no positions */
+    int64_t window;         /* 0: none */
     float norm_eps;
     int64_t layer;      /* its place in a key-value cache */
     oct_rotary *rotary; /* outlives the module */

@@ -107,15 +107,17 @@ static const oct_module_ops ops = {.type_name = "FeedForward",
                                    .replace_input = replace_input};
 
 oct_status oct_feed_forward_create(oct_module *parent, const char *component, int64_t D, int64_t F,
-                                   oct_init w1_init, oct_init w2_w3_init, oct_feed_forward **out) {
+                                   oct_init w1_init, oct_init w2_w3_init, bool bias,
+                                   oct_feed_forward **out) {
+    const oct_init zero = {.kind = OCT_INIT_ZEROS}, *bias_init = bias ? &zero : NULL;
     oct_feed_forward *ff =
         oct_module_create(sizeof *ff, OCT_MODULE_FEED_FORWARD, &ops, parent, component);
     if (!ff)
         return OCT_NO_MEMORY;
     *out = ff;
     oct_status status;
-    if ((status = oct_linear_create(&ff->base, "w1", D, F, w1_init, NULL, &ff->w1)) ||
-        (status = oct_linear_create(&ff->base, "w2", F, D, w2_w3_init, NULL, &ff->w2)))
+    if ((status = oct_linear_create(&ff->base, "w1", D, F, w1_init, bias_init, &ff->w1)) ||
+        (status = oct_linear_create(&ff->base, "w2", F, D, w2_w3_init, bias_init, &ff->w2)))
         return status;
-    return oct_linear_create(&ff->base, "w3", D, F, w2_w3_init, NULL, &ff->w3);
+    return oct_linear_create(&ff->base, "w3", D, F, w2_w3_init, bias_init, &ff->w3);
 }

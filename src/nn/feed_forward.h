@@ -16,8 +16,10 @@ typedef struct oct_feed_forward {
     oct_keep_product product; /* same bits either way; change it between steps only */
 } oct_feed_forward;
 
-/* The parent owns the result. torchtitan starts w1 by one rule, w2 and w3 by another. */
+/* The parent owns the result. torchtitan starts w1 by one rule, w2 and w3 by another; with `bias`
+ * each has one, which starts at zero. */
 oct_status oct_feed_forward_create(oct_module *parent, const char *component, int64_t D, int64_t F,
-                                   oct_init w1_init, oct_init w2_w3_init, oct_feed_forward **out);
+                                   oct_init w1_init, oct_init w2_w3_init, bool bias,
+                                   oct_feed_forward **out);
 
 #endif

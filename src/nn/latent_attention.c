@@ -173,13 +173,16 @@ static const oct_module_ops ops = {.type_name = "LatentAttention",
                                    .passes_input = passes_input,
                                    .replace_input = replace_input};
 
+static const oct_init zero = {.kind = OCT_INIT_ZEROS}; /* of biases */
+
 static oct_status create_q(oct_latent_attention *a) {
     const oct_latent_attention_config *c = &a->config;
     oct_module *m = &a->base;
     int64_t wide = c->heads.n_heads * qk_dim(a);
     if (c->q_rank == 0)
         return oct_linear_create(m, "wq", c->dim, wide, c->init, NULL, &a->wq);
-    oct_status status = oct_linear_create(m, "wq_a", c->dim, c->q_rank, c->init, NULL, &a->wq_a);
+    oct_status status =
+        oct_linear_create(m, "wq_a", c->dim, c->q_rank, c->init, c->bias ? &zero : NULL, &a->wq_a);
     if (status || (status = oct_norm_create(m, "q_norm", c->q_rank, c->norm_eps, &a->q_norm)))
         return status;
     return oct_linear_create(m, "wq_b", c->q_rank, wide, c->init, NULL, &a->wq_b);
@@ -188,16 +191,17 @@ static oct_status create_q(oct_latent_attention *a) {
 static oct_status create_children(oct_latent_attention *a) {
     const oct_latent_attention_config *c = &a->config;
     const oct_latent_shape *h = &c->heads;
+    const oct_init *bias = c->bias ? &zero : NULL;
     oct_module *m = &a->base;
     oct_status status = create_q(a);
     if (status ||
-        (status = oct_linear_create(m, "wkv_a", c->dim, c->kv_rank + h->rope_dim, c->init, NULL,
+        (status = oct_linear_create(m, "wkv_a", c->dim, c->kv_rank + h->rope_dim, c->init, bias,
                                     &a->wkv_a)) ||
         (status = oct_norm_create(m, "kv_norm", c->kv_rank, c->norm_eps, &a->kv_norm)) ||
         (status = oct_linear_create(m, "wkv_b", c->kv_rank, h->n_heads * (h->nope_dim + h->v_dim),
                                     c->init, NULL, &a->wkv_b)))
         return status;
-    return oct_linear_create(m, "wo", h->n_heads * h->v_dim, c->dim, c->wo_init, NULL, &a->wo);
+    return oct_linear_create(m, "wo", h->n_heads * h->v_dim, c->dim, c->wo_init, bias, &a->wo);
 }
 
 oct_status oct_latent_attention_create(oct_module *parent, const char *component,

@@ -21,8 +21,9 @@
 typedef struct oct_latent_attention_config {
     int64_t dim, q_rank, kv_rank; /* D; 0: queries without a latent of their own; R */
     oct_latent_shape heads;
-    float scale; /* of the scores */
-    float norm_eps;
+    float scale;        /* of the scores */
+    bool bias;          /* of wq_a, wkv_a and wo; they start at zero */
+    float norm_eps;     /* of q_norm and kv_norm */
     int64_t layer;      /* its place in a key-value cache */
     oct_rotary *rotary; /* of heads.rope_dim elements; outlives the module */
     oct_init init, wo_init;

@@ -254,7 +254,7 @@ static oct_status create_children(oct_moe *moe) {
     if (status || (status = create_router(moe)) || c->n_shared == 0)
         return status;
     return oct_feed_forward_create(&moe->base, "shared_experts", c->dim, c->n_shared * c->hidden,
-                                   c->w1_init, c->w2_w3_init, &moe->shared_experts);
+                                   c->w1_init, c->w2_w3_init, false, &moe->shared_experts);
 }
 
 oct_status oct_moe_create(oct_module *parent, const char *component, const oct_moe_config *config,

@@ -21,8 +21,14 @@ static bool config_is_valid(const oct_rope_config *c) {
         return false;
     if (c->scaling == OCT_ROPE_UNSCALED)
         return true;
-    if (!(c->factor > 0) || !(c->original_context > 0))
+    if (!(c->factor > 0))
         return false;
+    if (c->scaling == OCT_ROPE_LINEAR)
+        return true;
+    if (!(c->original_context > 0))
+        return false;
+    if (c->scaling == OCT_ROPE_DYNAMIC)
+        return c->dims > 2;
     if (c->scaling == OCT_ROPE_LLAMA3)
         return c->low_freq_factor > 0 && c->high_freq_factor > c->low_freq_factor;
     return c->beta_fast > 0 && c->beta_slow > 0 && c->theta > 1;
@@ -46,37 +52,50 @@ static double yarn_pair(const oct_rope_config *c, double rotations) {
 }
 
 static float yarn_frequency(const oct_rope_config *c, int64_t i, float frequency) {
-    double low = fmax(floor(yarn_pair(c, c->beta_fast)), 0);
-    double high = fmin(ceil(yarn_pair(c, c->beta_slow)), (double)c->dims - 1);
+    double low = yarn_pair(c, c->beta_fast), high = yarn_pair(c, c->beta_slow);
+    low = fmax(c->untruncated ? low : floor(low), 0);
+    high = fmin(c->untruncated ? high : ceil(high), (double)c->dims - 1);
     if (low == high)
         high += 0.001;
     double ramp = fmin(fmax(((double)i - low) / (high - low), 0), 1);
     return (float)((double)frequency / c->factor * ramp + (double)frequency * (1 - ramp));
 }
 
-static float scaled_frequency(const oct_rope_config *c, int64_t i) {
+/* DYNAMIC: a longer sequence turns slower. */
+static double base_of(const oct_rope_config *c, int64_t n_positions) {
+    if (c->scaling != OCT_ROPE_DYNAMIC)
+        return c->theta;
+    double length = fmax((double)n_positions, c->original_context);
+    double stretch = c->factor * length / c->original_context - (c->factor - 1);
+    return c->theta * pow(stretch, (double)c->dims / (double)(c->dims - 2));
+}
+
+static float scaled_frequency(const oct_rope_config *c, int64_t n_positions, int64_t i) {
     float exponent = (float)(2 * i) / (float)c->dims;
-    float frequency = 1.0f / (float)pow(c->theta, (double)exponent);
+    float frequency = 1.0f / (float)pow(base_of(c, n_positions), (double)exponent);
     switch (c->scaling) {
     case OCT_ROPE_LLAMA3:
         return llama3_frequency(c, frequency);
     case OCT_ROPE_YARN:
         return yarn_frequency(c, i, frequency);
+    case OCT_ROPE_LINEAR:
+        return frequency / (float)c->factor;
+    case OCT_ROPE_DYNAMIC: /* in the base */
     case OCT_ROPE_UNSCALED:
         break;
     }
     return frequency;
 }
 
-static void fill_pair(oct_rope_table *table, int64_t pair, float frequency) {
+static void fill_pair(oct_rope_table *table, int64_t pair, float frequency, float factor) {
     bool interleaved = table->pairs == OCT_ROPE_INTERLEAVED;
     int64_t first = interleaved ? 2 * pair : pair;
     int64_t second = interleaved ? first + 1 : pair + table->dims / 2;
     for (int64_t p = 0; p < table->n_positions; p++) {
         double angle = (double)((float)p * frequency);
         float *cosine = table->cosine + p * table->dims, *sine = table->sine + p * table->dims;
-        cosine[first] = cosine[second] = (float)cos(angle);
-        sine[second] = (float)sin(angle);
+        cosine[first] = cosine[second] = (float)cos(angle) * factor;
+        sine[second] = (float)sin(angle) * factor;
         sine[first] = -sine[second];
     }
 }
@@ -98,8 +117,9 @@ oct_status oct_rope_table_create(const oct_rope_config *config, int64_t n_positi
         oct_rope_table_destroy(table);
         return OCT_NO_MEMORY;
     }
+    float factor = config->attention_factor > 0 ? (float)config->attention_factor : 1.0f;
     for (int64_t i = 0; i < config->dims / 2; i++)
-        fill_pair(table, i, scaled_frequency(config, i));
+        fill_pair(table, i, scaled_frequency(config, n_positions, i), factor);
     *out = table;
     return OCT_OK;
 }

@@ -6,13 +6,16 @@
 
 #include <octet/status.h>
 #include <octet/tensor.h>
+#include <stdbool.h>
 
 #include "kernel/elementwise.h"
 
 typedef enum oct_rope_scaling {
     OCT_ROPE_UNSCALED,
     OCT_ROPE_LLAMA3,
-    OCT_ROPE_YARN
+    OCT_ROPE_YARN,
+    OCT_ROPE_LINEAR,
+    OCT_ROPE_DYNAMIC /* NTK by length: the frequencies follow the table's number of positions */
 } oct_rope_scaling;
 
 typedef struct oct_rope_config {
@@ -20,17 +23,23 @@ typedef struct oct_rope_config {
     double theta; /* > 0 */
     oct_rope_pairs pairs;
     oct_rope_scaling scaling;
-    double factor;               /* LLAMA3, YARN: low frequencies are divided by it; > 0 */
-    double original_context;     /* LLAMA3, YARN: tokens of the first training; > 0 */
+    double factor;               /* LLAMA3, YARN: low frequencies are divided by it, LINEAR: all;
+                                    DYNAMIC: how far the base is stretched; > 0 */
+    double original_context;     /* LLAMA3, YARN, DYNAMIC: tokens of the first training; > 0 */
     double low_freq_factor;      /* LLAMA3: wavelengths > context / low are divided fully */
     double high_freq_factor;     /* LLAMA3: wavelengths < context / high are left alone; > low */
     double beta_fast, beta_slow; /* YARN: rotations in the original context that bound the ramp;
                                     arXiv 2309.00071. The softmax scale is the model's business. */
+    bool untruncated;            /* YARN: those bounds as they are, not as whole pairs */
+    double attention_factor;     /* cosines and sines are multiplied by it; 0: 1 */
 } oct_rope_config;
 
 typedef struct oct_rope_table oct_rope_table;
 
-/* Positions 0 .. n_positions-1. OCT_INVALID when the configuration is out of range. */
+/* Positions 0 .. n_positions-1. DYNAMIC: for a sequence of n_positions tokens; up to
+ * original_context tokens the frequencies are those without scaling. Sources of LINEAR, DYNAMIC and
+ * attention_factor: transformers, modeling_rope_utils.py. OCT_INVALID when the configuration is out
+ * of range. */
 oct_status oct_rope_table_create(const oct_rope_config *config, int64_t n_positions,
                                  oct_rope_table **out);
 void oct_rope_table_destroy(oct_rope_table *table); /* NULL is fine */

@@ -50,7 +50,8 @@ static void given_a_feed_forward_gradients_match_kept_or_recomputed(void **state
         bench_open(&b, 2, 13);
         oct_init any = {.kind = OCT_INIT_ZEROS};
         oct_feed_forward *ff;
-        assert_int_equal(oct_feed_forward_create(b.root, "ff", 16, 40, any, any, &ff), OCT_OK);
+        assert_int_equal(oct_feed_forward_create(b.root, "ff", 16, 40, any, any, false, &ff),
+                         OCT_OK);
         ff->product = k ? OCT_PRODUCT_RECOMPUTED : OCT_PRODUCT_KEPT;
         bench_finish(&b, &ff->base, 16, 40 - 24, 1e-4);
     }
@@ -83,6 +84,30 @@ static void given_attention_of_both_families_gradients_match(void **state) {
     }
 }
 
+static void given_biases_a_window_and_no_positions_gradients_match(void **state) {
+    (void)state;
+    for (int k = 0; k < 4; k++) {
+        bench b;
+        bench_open(&b, 2, 9);
+        oct_rotary rotary;
+        oct_attention_config config = attention_config(&rotary, OCT_ROPE_HALVES, k > 2);
+        config.qkv_bias = k == 0 || k == 3; /* unrotated, wk's alone shifts a row's scores evenly */
+        config.wo_bias = k == 2;
+        config.window = k == 1 ? 3 : 0;
+        config.unrotated = k > 1;
+        oct_attention *a;
+        assert_int_equal(oct_attention_create(b.root, "attention", &config, &a), OCT_OK);
+        bench_finish(&b, &a->base, 24, 24, 2e-4);
+        oct_rotary_clear(&rotary);
+    }
+    bench b;
+    bench_open(&b, 2, 13);
+    oct_init any = {.kind = OCT_INIT_ZEROS};
+    oct_feed_forward *ff;
+    assert_int_equal(oct_feed_forward_create(b.root, "ff", 16, 40, any, any, true, &ff), OCT_OK);
+    bench_finish(&b, &ff->base, 16, 16, 1e-4);
+}
+
 static void given_a_block_gradients_match_in_every_recompute_mode(void **state) {
     (void)state;
     for (int k = 0; k < 3; k++) {
@@ -100,7 +125,8 @@ static void given_a_block_gradients_match_in_every_recompute_mode(void **state) 
                          OCT_OK);
         assert_int_equal(oct_attention_create(m, "attention", &config, &a), OCT_OK);
         assert_int_equal(oct_norm_create(m, "ffn_norm", 24, 1e-5f, &block->ffn_norm), OCT_OK);
-        assert_int_equal(oct_feed_forward_create(m, "feed_forward", 24, 32, any, any, &ff), OCT_OK);
+        assert_int_equal(oct_feed_forward_create(m, "feed_forward", 24, 32, any, any, false, &ff),
+                         OCT_OK);
         block->attention = &a->base;
         block->feed_forward = &ff->base;
         oct_block_set_recompute(block, (oct_recompute)k);
@@ -511,6 +537,7 @@ int main(void) {
         cmocka_unit_test(given_a_norm_over_rows_and_over_heads_gradients_match),
         cmocka_unit_test(given_a_feed_forward_gradients_match_kept_or_recomputed),
         cmocka_unit_test(given_attention_of_both_families_gradients_match),
+        cmocka_unit_test(given_biases_a_window_and_no_positions_gradients_match),
         cmocka_unit_test(given_a_block_gradients_match_in_every_recompute_mode),
         cmocka_unit_test(given_an_embedding_repeated_tokens_add_their_gradients),
         cmocka_unit_test(given_whole_models_gradients_match_finite_differences),

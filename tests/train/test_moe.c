@@ -122,7 +122,7 @@ static void expect_expert_alone(const garden *g, int e, const char *recipe) {
     oct_weights *weights;
     oct_step *step;
     int64_t n = g->offsets[e + 1] - g->offsets[e], at = g->offsets[e] * D;
-    assert_int_equal(oct_feed_forward_create(root, "alone", D, F, any, any, &ff), OCT_OK);
+    assert_int_equal(oct_feed_forward_create(root, "alone", D, F, any, any, false, &ff), OCT_OK);
     oct_linear *const linears[] = {ff->w1, ff->w2, ff->w3};
     for (int i = 0; i < OCT_N_EXPERT_WEIGHTS; i++) {
         memcpy(linears[i]->weight->value, g->experts->w[i]->value + (size_t)e * D * F,

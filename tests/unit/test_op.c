@@ -223,6 +223,64 @@ static void given_scaled_frequencies_long_waves_are_stretched_and_short_ones_kep
     assert_true(fabs(frequency_of(&config, 15) - f15 * (1 - ramp + ramp / 40)) < f15 * 1e-6);
 }
 
+/* transformers' rules, in fp64. A table of two positions is a sequence of two tokens. */
+static void given_linear_and_dynamic_scaling_frequencies_follow_transformers(void **state) {
+    (void)state;
+    oct_rope_config config = {.dims = 16, .theta = 10000, .pairs = OCT_ROPE_INTERLEAVED};
+    double plain[8];
+    for (int i = 0; i < 8; i++)
+        plain[i] = frequency_of(&config, i);
+    config.scaling = OCT_ROPE_LINEAR;
+    config.factor = 4;
+    for (int i = 0; i < 8; i++)
+        assert_true(fabs(frequency_of(&config, i) - plain[i] / 4) <= plain[i] * 1e-6);
+    config.scaling = OCT_ROPE_DYNAMIC;
+    config.original_context = 2;
+    for (int i = 0; i < 8; i++)
+        assert_true(fabs(frequency_of(&config, i) - plain[i]) <= plain[i] * 1e-6);
+    config.original_context = 1; /* twice as long as trained: base * (4 * 2 - 3)^(16 / 14) */
+    double base = 10000 * pow(5, 16.0 / 14);
+    for (int i = 0; i < 8; i++) {
+        double expected = pow(base, -i / 8.0);
+        assert_true(fabs(frequency_of(&config, i) - expected) <= expected * 1e-6);
+    }
+    config.dims = 2; /* no exponent */
+    oct_rope_table *table = NULL;
+    assert_int_equal(oct_rope_table_create(&config, 4, &table), OCT_INVALID);
+}
+
+static void given_an_attention_factor_turned_vectors_are_longer(void **state) {
+    (void)state;
+    oct_rope_config config = {.dims = 2, .theta = 10000, .attention_factor = 1.5};
+    oct_rope_table *table = NULL;
+    assert_int_equal(oct_rope_table_create(&config, 2, &table), OCT_OK);
+    float x[2] = {3, 4};
+    oct_tensor tensor = oct_tensor_2d(OCT_F32, 1, 2, x);
+    assert_int_equal(oct_rope_apply(table, &tensor, 1, 1, 2, 0, OCT_ROPE_FORWARD), OCT_OK);
+    assert_true(fabs(hypot((double)x[0], (double)x[1]) - 7.5) < 1e-5);
+    /* The transpose, for gradients: the same factor, the other way round. */
+    assert_int_equal(oct_rope_apply(table, &tensor, 1, 1, 2, 0, OCT_ROPE_BACKWARD), OCT_OK);
+    assert_true(fabs((double)x[0] - 6.75) < 1e-5 && fabs((double)x[1] - 9) < 1e-5);
+    oct_rope_table_destroy(table);
+}
+
+/* DeepSeek V3's ramp as it is: from pair 10.47 to pair 22.51. */
+static void given_an_untruncated_ramp_its_ends_are_not_whole_pairs(void **state) {
+    (void)state;
+    oct_rope_config config = {.dims = 64, .theta = 10000, .pairs = OCT_ROPE_INTERLEAVED};
+    double f15 = frequency_of(&config, 15);
+    config.scaling = OCT_ROPE_YARN;
+    config.factor = 40;
+    config.original_context = 4096;
+    config.beta_fast = 32;
+    config.beta_slow = 1;
+    config.untruncated = true;
+    double low = 64 * log(4096 / (64 * M_PI)) / (2 * log(10000));
+    double high = 64 * log(4096 / (2 * M_PI)) / (2 * log(10000));
+    double ramp = (15 - low) / (high - low);
+    assert_true(fabs(frequency_of(&config, 15) - f15 * (1 - ramp + ramp / 40)) < f15 * 1e-6);
+}
+
 static void given_impossible_rope_settings_the_table_is_refused(void **state) {
     (void)state;
     oct_rope_table *table = NULL;
@@ -550,6 +608,9 @@ int main(void) {
         cmocka_unit_test(given_other_thread_counts_rmsnorm_keeps_its_bits),
         cmocka_unit_test(given_both_pairings_rope_turns_and_turns_back),
         cmocka_unit_test(given_scaled_frequencies_long_waves_are_stretched_and_short_ones_kept),
+        cmocka_unit_test(given_linear_and_dynamic_scaling_frequencies_follow_transformers),
+        cmocka_unit_test(given_an_attention_factor_turned_vectors_are_longer),
+        cmocka_unit_test(given_an_untruncated_ramp_its_ends_are_not_whole_pairs),
         cmocka_unit_test(given_impossible_rope_settings_the_table_is_refused),
         cmocka_unit_test(given_gates_of_any_size_swiglu_and_its_gradients_are_right),
         cmocka_unit_test(given_mixed_dtypes_sums_scales_and_casts_round_once),

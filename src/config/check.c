@@ -216,11 +216,20 @@ static oct_status check_last_save(oct_loader *l) {
     return OCT_OK;
 }
 
+static oct_status check_initial_load(oct_loader *l) {
+    if (!l->job->checkpoint.initial_load_in_hf_quantized || l->job->checkpoint.initial_load_in_hf)
+        return OCT_OK;
+    return oct_loader_fail_text(l, "checkpoint.initial_load_in_hf_quantized",
+                                "has an effect only with a Hugging Face folder",
+                                "checkpoint.initial_load_in_hf = true beside it", "true");
+}
+
 /* All checks, so that all that is wrong is told at once. */
 oct_status oct_loader_check(oct_loader *l) {
     static oct_status (*const checks[])(oct_loader *) = {
-        check_device,     check_flavor,           check_names, check_paths,    check_all_path_names,
-        check_converters, check_selective_option, check_keep,  check_last_save};
+        check_device, check_initial_load,   check_flavor,     check_names,
+        check_paths,  check_all_path_names, check_converters, check_selective_option,
+        check_keep,   check_last_save};
     oct_status status = OCT_OK;
     for (size_t i = 0; i < sizeof checks / sizeof *checks && !status; i++)
         status = oct_loader_refuse(l, checks[i](l), OCT_REFUSED_BY_PLACE);

@@ -125,6 +125,7 @@ typedef struct oct_job {
         const char *initial_load_path; /* optional (NULL) */
         bool initial_load_model_only;
         bool initial_load_in_hf;
+        bool initial_load_in_hf_quantized; /* weights in 8 bits, dequantized */
         bool last_save_model_only;
         bool last_save_in_hf;       /* only where nothing is saved */
         oct_job_dtype export_dtype; /* float16 only where nothing is exported */

@@ -231,12 +231,17 @@ const char *oct_hf_model_file(const oct_hf_model *m, int64_t index) {
     return m->places[index].file;
 }
 
-const oct_safetensors_tensor *oct_hf_model_find(const oct_hf_model *m, const char *name) {
+int64_t oct_hf_model_index(const oct_hf_model *m, const char *name) {
     const oct_safetensors_tensor tensor = {.name = name};
     const place key = {&tensor, NULL}, *wanted = &key;
     const place **found =
         bsearch(&wanted, m->by_name, (size_t)m->count, sizeof *m->by_name, compare_name);
-    return found ? (*found)->tensor : NULL;
+    return found ? *found - m->places : -1;
+}
+
+const oct_safetensors_tensor *oct_hf_model_find(const oct_hf_model *m, const char *name) {
+    int64_t index = oct_hf_model_index(m, name);
+    return index >= 0 ? m->places[index].tensor : NULL;
 }
 
 /* ---- writing ---- */

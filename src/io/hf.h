@@ -26,6 +26,8 @@ void oct_hf_model_close(oct_hf_model *model); /* NULL is fine */
 int64_t oct_hf_model_count(const oct_hf_model *model);
 const oct_safetensors_tensor *oct_hf_model_get(const oct_hf_model *model, int64_t index);
 const oct_safetensors_tensor *oct_hf_model_find(const oct_hf_model *model, const char *name);
+/* The index of a name, -1: there is none. */
+int64_t oct_hf_model_index(const oct_hf_model *model, const char *name);
 /* The file that holds tensor `index`, for messages. */
 const char *oct_hf_model_file(const oct_hf_model *model, int64_t index);
 

@@ -24,6 +24,7 @@ struct oct_safetensors {
     json_t *header; /* names, dtype names and metadata point into it */
     entry *entries; /* by begin */
     const oct_safetensors_tensor **by_name;
+    int64_t *shapes; /* of all entries, one behind the other */
     size_t count;
 };
 
@@ -93,28 +94,23 @@ typedef struct place {
     const char *path, *name;
 } place;
 
-static oct_status read_shape(place at, const json_t *shape, oct_safetensors_tensor *tensor,
-                             int64_t *n_elements, oct_error *err) {
+/* `sizes` has room for the list. */
+static oct_status read_shape(place at, const json_t *shape, int64_t *sizes, int64_t *n_elements,
+                             oct_error *err) {
     *n_elements = 0;
     if (!json_is_array(shape))
         return oct_fail(err, OCT_INVALID, "%s: tensor '%s': shape: expected a list; got %s",
                         at.path, oct_show(at.name).text, oct_json_kind(shape));
-    size_t n_dims = json_array_size(shape);
-    if (n_dims > OCT_SAFETENSORS_MAX_DIMS)
-        return oct_fail(err, OCT_INVALID,
-                        "%s: tensor '%s': shape: expected at most %d dimensions; got %zu", at.path,
-                        oct_show(at.name).text, OCT_SAFETENSORS_MAX_DIMS, n_dims);
-    tensor->n_dims = (int)n_dims;
     *n_elements = 1;
-    for (size_t i = 0; i < n_dims; i++) {
+    for (size_t i = 0; i < json_array_size(shape); i++) {
         const json_t *size = json_array_get(shape, i);
         if (!json_is_integer(size) || json_integer_value(size) < 0)
             return oct_fail(err, OCT_INVALID,
                             "%s: tensor '%s': shape[%zu]: expected an integer >= 0; got %s",
                             at.path, oct_show(at.name).text, i,
                             json_is_integer(size) ? "a negative one" : oct_json_kind(size));
-        tensor->shape[i] = json_integer_value(size);
-        if (!oct_mul_i64(*n_elements, tensor->shape[i], n_elements))
+        sizes[i] = json_integer_value(size);
+        if (!oct_mul_i64(*n_elements, sizes[i], n_elements))
             return oct_fail(err, OCT_INVALID,
                             "%s: tensor '%s': shape: expected fewer than 2^63 elements", at.path,
                             oct_show(at.name).text);
@@ -143,9 +139,9 @@ static oct_status read_offsets(place at, const json_t *offsets, size_t data_byte
 }
 
 static oct_status read_entry(place at, const json_t *value, const uint8_t *data, size_t data_bytes,
-                             entry *e, oct_error *err) {
+                             int64_t *sizes, entry *e, oct_error *err) {
     oct_safetensors_tensor *tensor = &e->tensor;
-    const json_t *dtype = json_object_get(value, "dtype");
+    const json_t *dtype = json_object_get(value, "dtype"), *shape = json_object_get(value, "shape");
     int64_t n_elements;
     size_t end, expected;
     if (!json_is_object(value) || !json_is_string(dtype))
@@ -155,7 +151,9 @@ static oct_status read_entry(place at, const json_t *value, const uint8_t *data,
     tensor->name = at.name;
     tensor->dtype_name = json_string_value(dtype);
     tensor->dtype = oct_safetensors_dtype(tensor->dtype_name);
-    oct_status status = read_shape(at, json_object_get(value, "shape"), tensor, &n_elements, err);
+    tensor->n_dims = (int)json_array_size(shape);
+    tensor->shape = sizes;
+    oct_status status = read_shape(at, shape, sizes, &n_elements, err);
     if (!status)
         status = read_offsets(at, json_object_get(value, "data_offsets"), data_bytes, &e->begin,
                               &end, err);
@@ -228,17 +226,22 @@ static oct_status read_entries(oct_safetensors *file, const uint8_t *data, size_
     const char *name;
     json_t *value;
     oct_status status;
-    size_t n = json_object_size(file->header);
+    size_t n = json_object_size(file->header), n_sizes = 0, used = 0;
+    json_object_foreach(file->header, name, value) {
+        n_sizes += json_array_size(json_object_get(value, "shape"));
+    }
+    file->shapes = oct_malloc_array(n_sizes, sizeof *file->shapes);
     file->entries = oct_calloc_array(n, sizeof *file->entries);
     file->by_name = oct_malloc_array(n, sizeof *file->by_name);
-    if (!file->entries || !file->by_name)
+    if (!file->shapes || !file->entries || !file->by_name)
         return oct_fail_memory(err);
     json_object_foreach(file->header, name, value) {
         if (strcmp(name, "__metadata__") == 0)
             status = check_metadata(file->path, value, err);
         else
             status = read_entry((place){file->path, name}, value, data, data_bytes,
-                                &file->entries[file->count++], err);
+                                file->shapes + used, &file->entries[file->count++], err);
+        used += json_array_size(json_object_get(value, "shape"));
         if (status)
             return status;
     }
@@ -290,6 +293,7 @@ void oct_safetensors_close(oct_safetensors *file) {
         return;
     oct_file_unmap(&file->mapping);
     json_decref(file->header);
+    oct_free(file->shapes);
     oct_free(file->entries);
     oct_free(file->by_name);
     oct_free(file->path);

@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define OCT_SAFETENSORS_MAX_DIMS 8
+#define OCT_SAFETENSORS_MAX_DIMS 8 /* of what is written; any number is read */
 
 /* ---- reading ---- */
 
@@ -27,8 +27,8 @@ typedef struct oct_safetensors_tensor {
     const char *dtype_name; /* as in the file: "F32", "F8_E4M3", ... */
     oct_dtype dtype;        /* OCT_N_DTYPES for a dtype that is listed but can't be read */
     int n_dims;
-    int64_t shape[OCT_SAFETENSORS_MAX_DIMS];
-    const void *data; /* not aligned in files of careless writers: copy it, don't cast it */
+    const int64_t *shape; /* n_dims sizes */
+    const void *data;     /* not aligned in files of careless writers: copy it, don't cast it */
     size_t n_bytes;
 } oct_safetensors_tensor;
 

@@ -290,6 +290,13 @@ static const field fields[] = {
     FIELD(route_scale, OCT_ARG_DOUBLE, 0, 1e6),
     FIELD(load_balance_coeff, OCT_ARG_DOUBLE, 0, 1),
     FIELD(moe_force_load_balance, OCT_ARG_BOOL, 0, 1),
+    FIELD(qkv_bias, OCT_ARG_BOOL, 0, 1),
+    FIELD(wo_bias, OCT_ARG_BOOL, 0, 1),
+    FIELD(mlp_bias, OCT_ARG_BOOL, 0, 1),
+    FIELD(rope_halves, OCT_ARG_BOOL, 0, 1),
+    FIELD(yarn_untruncated, OCT_ARG_BOOL, 0, 1),
+    FIELD(rope_attention_factor, OCT_ARG_DOUBLE, 0, 1e6),
+    FIELD(latent_norm_eps, OCT_ARG_DOUBLE, 0, 1),
     ALIAS("inter_dim", hidden_dim, OCT_ARG_INT, 0, MAX_WIDE),
     ALIAS("rope_factor", rope_scaling_factor, OCT_ARG_DOUBLE, 1, 1e6),
     ALIAS("original_seq_len", rope_original_max_position_embeddings, OCT_ARG_INT, 1, MAX_POSITIONS),
@@ -312,6 +319,11 @@ static const field *find_field(const char *key) {
         if (same_key(key, fields[i].key))
             return &fields[i];
     return NULL;
+}
+
+bool oct_model_args_is(const char *key, const char *name) {
+    const field *f = find_field(key), *named = find_field(name);
+    return f && named && f->offset == named->offset;
 }
 
 static oct_status fail_value(oct_error *err, const field *f, oct_arg value) {
@@ -540,7 +552,8 @@ oct_status oct_model_args_resolve(oct_model_args *args, oct_error *err) {
 }
 
 bool oct_model_args_has_experts(const oct_model_args *args, int64_t layer) {
-    return args->num_experts > 0 && layer >= args->n_dense_layers;
+    return args->num_experts > 0 && layer >= args->n_dense_layers &&
+           !oct_layer_set_has(&args->dense, layer);
 }
 
 bool oct_model_args_uses_yarn(const oct_model_args *args) {

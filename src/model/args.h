@@ -58,7 +58,7 @@ typedef struct oct_model_args {
     oct_score_func score_func;
     bool route_norm, score_before_experts;
     double route_scale;
-    double load_balance_coeff;   /* 0: no bias */
+    double load_balance_coeff;   /* 0: the bias stays as it is */
     bool moe_force_load_balance; /* for debugging: experts take tokens in turn */
 
     /* What only models of Hugging Face folders have (train/hf_model.h); zero in all flavors. */
@@ -72,6 +72,7 @@ typedef struct oct_model_args {
     int64_t window;               /* tokens that a token of a layer in `windowed` sees; 0: all */
     oct_layer_set windowed;
     oct_layer_set unrotated; /* layers without positions */
+    oct_layer_set dense;     /* layers without experts beside the first n_dense_layers */
 } oct_model_args;
 
 /* `name`: llama3 | qwen3 | deepseek_v3; `flavor`: one of theirs. An unknown one is OCT_INVALID with
@@ -98,6 +99,9 @@ typedef struct oct_arg {
  * or a value that can't be is OCT_INVALID; the message starts with the key, so that the caller only
  * puts the place before it. An int is taken where a double is expected. */
 oct_status oct_model_args_set(oct_model_args *args, const char *key, oct_arg value, oct_error *err);
+
+/* Whether `key`, as a user spells it, is the field `name`. */
+bool oct_model_args_is(const char *key, const char *name);
 
 /* Fills what is derived (n_kv_heads, head_dim, hidden_dim) and checks what belongs together: heads
  * that don't divide, an odd head_dim, more active experts than experts, ... Calling it again

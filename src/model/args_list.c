@@ -1,6 +1,7 @@
 /* A model's arguments by name: see args_list.h. */
 #include "model/args_list.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-typedef enum kind { INT, REAL, BOOL, FAMILY, ROPE, SCORE } kind;
+typedef enum kind { INT, REAL, BOOL, FAMILY, ROPE, SCORE, LAYERS } kind;
 
 typedef struct member {
     const char *name;
@@ -62,10 +63,25 @@ static const member members[] = {
     MEMBER(REAL, route_scale),
     MEMBER(REAL, load_balance_coeff),
     MEMBER(BOOL, moe_force_load_balance),
+    MEMBER(BOOL, qkv_bias),
+    MEMBER(BOOL, wo_bias),
+    MEMBER(BOOL, mlp_bias),
+    MEMBER(BOOL, rope_halves),
+    MEMBER(BOOL, yarn_always),
+    MEMBER(BOOL, yarn_untruncated),
+    MEMBER(REAL, rope_attention_factor),
+    MEMBER(REAL, latent_norm_eps),
+    MEMBER(INT, window),
+    MEMBER(LAYERS, windowed),
+    MEMBER(LAYERS, unrotated),
+    MEMBER(LAYERS, dense),
 };
 
-static const char *const scalings[] = {
-    [OCT_ROPE_UNSCALED] = "none", [OCT_ROPE_LLAMA3] = "llama3", [OCT_ROPE_YARN] = "yarn"};
+static const char *const scalings[] = {[OCT_ROPE_UNSCALED] = "none",
+                                       [OCT_ROPE_LLAMA3] = "llama3",
+                                       [OCT_ROPE_YARN] = "yarn",
+                                       [OCT_ROPE_LINEAR] = "linear",
+                                       [OCT_ROPE_DYNAMIC] = "dynamic"};
 static const char *const score_funcs[] = {
     [OCT_SCORE_SOFTMAX] = "softmax", [OCT_SCORE_SIGMOID] = "sigmoid"};
 
@@ -97,11 +113,58 @@ static void put_real(double x, oct_strbuf *to) {
     oct_strbuf_printf(to, "%s%s", text, strpbrk(text, ".e") ? "" : ".0");
 }
 
+/* "1-3,7": runs of layers; "": none. */
+static void put_layers(const oct_layer_set *set, oct_strbuf *to) {
+    const char *comma = "";
+    oct_strbuf_puts(to, "\"");
+    for (int64_t first = 0, last; first < OCT_LAYER_SET_MAX; first = last + 1) {
+        last = first;
+        if (!oct_layer_set_has(set, first))
+            continue;
+        while (oct_layer_set_has(set, last + 1))
+            last++;
+        oct_strbuf_printf(to, "%s%lld", comma, (long long)first);
+        if (last > first)
+            oct_strbuf_printf(to, "-%lld", (long long)last);
+        comma = ",";
+    }
+    oct_strbuf_puts(to, "\"");
+}
+
+/* A layer's number at *text, which moves behind it; -1: none. */
+static int64_t take_number(const char **text) {
+    char *end;
+    if (!isdigit((unsigned char)**text))
+        return -1;
+    long long n = strtoll(*text, &end, 10);
+    *text = end;
+    return n < OCT_LAYER_SET_MAX ? n : -1;
+}
+
+static bool take_layers(const char *text, oct_layer_set *set) {
+    *set = (oct_layer_set){0};
+    while (*text) {
+        int64_t first = take_number(&text), last = first;
+        if (*text == '-') {
+            text++;
+            last = take_number(&text);
+        }
+        if (first < 0 || last < first || (*text && *text != ','))
+            return false;
+        for (int64_t i = first; i <= last; i++)
+            oct_layer_set_add(set, i);
+        text += *text == ',';
+    }
+    return true;
+}
+
 void oct_model_args_put(const oct_model_args *args, size_t i, oct_strbuf *to) {
     const member *m = &members[i];
     const void *place = (const char *)args + m->offset;
     if (is_enum(m->kind))
         oct_strbuf_printf(to, "\"%s\"", word_of(m->kind, *(const unsigned *)place));
+    else if (m->kind == LAYERS)
+        put_layers(place, to);
     else if (m->kind == INT)
         oct_strbuf_printf(to, "%lld", (long long)*(const int64_t *)place);
     else if (m->kind == REAL)
@@ -128,11 +191,14 @@ static oct_status take(const member *m, oct_arg value, void *place, oct_error *e
         *(double *)place = value.d;
     else if (m->kind == BOOL && value.type == OCT_ARG_BOOL)
         *(bool *)place = value.b;
+    else if (m->kind == LAYERS && value.type == OCT_ARG_TEXT && take_layers(value.text, place))
+        return OCT_OK;
     else
         return oct_fail(err, OCT_INVALID, "%s: impossible value; expected %s", m->name,
-                        m->kind == INT    ? "an integer of at least 0"
-                        : m->kind == REAL ? "a finite number"
-                                          : "true or false");
+                        m->kind == INT      ? "an integer of at least 0"
+                        : m->kind == REAL   ? "a finite number"
+                        : m->kind == LAYERS ? "layers such as \"1-3,7\""
+                                            : "true or false");
     return OCT_OK;
 }
 

@@ -47,9 +47,9 @@ static oct_status allocate(const oct_moe *moe, oct_step *step, kept *k) {
 /* Scores, choices and the sort. */
 static oct_status route(oct_moe *moe, oct_step *step, kept *k) {
     const oct_routing_rule *rule = &moe->config.rule;
-    const float *bias = moe->config.load_balance_coeff > 0 ? moe->expert_bias : NULL;
     oct_status status = oct_forward(&moe->gate->base, step, &k->x, &k->scores);
-    if (status || (status = oct_route_forward(rule, &k->scores, bias, k->chosen, k->weights)))
+    if (status ||
+        (status = oct_route_forward(rule, &k->scores, moe->expert_bias, k->chosen, k->weights)))
         return status;
     oct_route_sort(k->chosen, oct_tensor_rows(&k->sorted), rule->n_experts, k->offsets,
                    k->choice_at, k->place_of);

@@ -8,7 +8,8 @@
  *
  * Balance without an auxiliary loss (arXiv 2408.15664): expert_bias is added to the scores for the
  * choice alone; after each step it moves by load_balance_coeff towards the experts that had fewer
- * tokens. It's a buffer: no gradient, saved in checkpoints.
+ * tokens. With a coefficient of 0 it stays what it is: zero, or what a model came with. It's a
+ * buffer: no gradient, saved in checkpoints.
  *
  * With expert parallelism (`exchange`) this rank has some of the experts: sorted tokens travel to
  * those who have their experts, and their outputs come back, as do the gradients of both in
@@ -33,7 +34,7 @@ typedef struct oct_moe_config {
     int64_t n_shared;    /* shared experts: one feed-forward of n_shared * hidden; 0: none */
     oct_routing_rule rule;
     bool score_before_experts;
-    float load_balance_coeff; /* 0: no bias */
+    float load_balance_coeff; /* 0: the bias stays as it is */
     oct_init gate_init, w1_init, w2_w3_init;
 } oct_moe_config;
 

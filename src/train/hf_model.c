@@ -1,167 +1,108 @@
-/* A model from a Hugging Face folder: see hf_model.h. Rows of heads that Hugging Face rotates
- * another way are permuted (model/hf_names.h). */
+/* A model's parameters from a Hugging Face folder: see hf_model.h. Rows of heads that Hugging Face
+ * rotates another way are permuted (model/hf_names.h). */
 #include "train/hf_model.h"
 
-#include <math.h>
+#include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/checked.h"
+#include "base/fs.h"
+#include "base/log.h"
 #include "io/hf.h"
+#include "io/json.h"
 #include "model/hf_names.h"
 #include "train/held.h"
+#include "train/hf_decode.h"
 
-/* ---- dimensions ---- */
+/* A tensor that the model needs. */
+typedef struct wanted {
+    char name[OCT_HF_MODULE_NAME_SIZE]; /* there */
+    int n_dims;
+    const int64_t *shape;
+} wanted;
 
-static oct_status fail_config(const char *folder, const char *key, const char *expected,
-                              const char *got, oct_error *err) {
-    return oct_fail(err, OCT_INVALID, "%s/config.json: %s: not supported; expected %s; got \"%s\"",
-                    folder, key, expected, got);
+typedef struct source {
+    const oct_hf_model *hf;
+    const char *folder; /* it is in */
+    const oct_model_args *args;
+    oct_hf_quantization quantization;
+    int64_t block_rows, block_cols;
+    int64_t n_further; /* layers that predict further tokens */
+    bool has_config;   /* quantization is what config.json says, not a guess */
+} source;
+
+/* ---- scales ---- */
+
+/* The tensor of a weight's scales: "...weight" and a suffix. */
+static void scale_name(const source *from, const char *weight, char out[OCT_HF_MODULE_NAME_SIZE]) {
+    bool inverse = from->quantization == OCT_HF_FP8_BLOCKS || from->quantization == OCT_HF_MXFP8;
+    snprintf(out, OCT_HF_MODULE_NAME_SIZE, "%.*s%s", OCT_HF_MODULE_NAME_SIZE - 16, weight,
+             inverse ? "_scale_inv" : "_scale");
 }
 
-/* The model name of a model_type, or NULL. */
-static const char *name_of(const oct_hf_config *config) {
-    static const char *const names[][2] = {{"llama", "llama3"},
-                                           {"qwen3", "qwen3"},
-                                           {"qwen3_moe", "qwen3"},
-                                           {"deepseek_v3", "deepseek_v3"}};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(config->model_type, names[i][0]) == 0)
-            return names[i][1];
-    return NULL;
+static bool is_quantized(const oct_safetensors_tensor *tensor) {
+    return tensor->dtype == OCT_E4M3;
 }
 
-static oct_status check_config(const oct_hf_config *config, const char *folder, oct_error *err) {
-    bool deepseek = strcmp(config->model_type, "deepseek_v3") == 0;
-    if (!name_of(config))
-        return fail_config(folder, "model_type", "llama, qwen3, qwen3_moe or deepseek_v3",
-                           config->model_type, err);
-    if (strcmp(config->hidden_act, "silu") != 0)
-        return fail_config(folder, "hidden_act", "silu", config->hidden_act, err);
-    if (config->attention_bias)
-        return fail_config(folder, "attention_bias", "false", "true", err);
-    if (config->rope_type == OCT_HF_ROPE_YARN && !deepseek)
-        return fail_config(folder, "rope_scaling", "none or llama3", "yarn", err);
-    if (config->rope_type == OCT_HF_ROPE_LLAMA3 && deepseek)
-        return fail_config(folder, "rope_scaling", "none or yarn", "llama3", err);
-    if (config->n_experts && (config->decoder_sparse_step != 1 || config->n_mlp_only_layers > 0))
-        return fail_config(folder, "decoder_sparse_step", "1 and no mlp_only_layers",
-                           "dense layers between those with experts", err);
-    return OCT_OK;
+/* ---- what fits and what doesn't ---- */
+
+/* A list for a message: the first few in full, then a number. */
+enum { LIST_BYTES = 260 };
+typedef struct list {
+    oct_strbuf text;
+    int64_t n, n_shown;
+} list;
+
+typedef struct fit {
+    const source *from;
+    bool *used; /* by tensor of the files */
+    int64_t n_quantized;
+    list missing, surplus, misshapen, unreadable;
+} fit;
+
+static void put_shape(oct_strbuf *to, int n_dims, const int64_t *shape) {
+    enum { MOST = 12 };
+    for (int i = 0; i < n_dims && i < MOST; i++)
+        oct_strbuf_printf(to, "%s%lld", i ? ", " : "(", (long long)shape[i]);
+    oct_strbuf_puts(to, n_dims == 0 ? "()" : n_dims > MOST ? ", ...)" : ")");
 }
 
-static void set_rope(const oct_hf_config *config, oct_model_args *args) {
-    args->rope_theta = config->rope_theta;
-    args->rope_scaling = OCT_ROPE_UNSCALED;
-    if (config->rope_type == OCT_HF_ROPE_DEFAULT)
+/* Whether one more is shown; counts it. */
+static bool list_next(list *l) {
+    l->n++;
+    if (l->text.length >= LIST_BYTES)
+        return false;
+    l->n_shown++;
+    if (l->text.length)
+        oct_strbuf_puts(&l->text, ", ");
+    return true;
+}
+
+static void list_tensor(list *l, const char *name, int n_dims, const int64_t *shape) {
+    if (!list_next(l))
         return;
-    args->rope_scaling_factor = config->rope_factor;
-    args->rope_original_max_position_embeddings = config->rope_original_max_position_embeddings;
-    if (config->rope_type == OCT_HF_ROPE_LLAMA3) {
-        args->rope_scaling = OCT_ROPE_LLAMA3;
-        args->rope_low_freq_factor = config->rope_low_freq_factor;
-        args->rope_high_freq_factor = config->rope_high_freq_factor;
+    oct_strbuf_printf(&l->text, "%s ", oct_show(name).text);
+    put_shape(&l->text, n_dims, shape);
+}
+
+static void list_misshapen(list *l, const char *name, int n_dims, const int64_t *shape,
+                           const oct_safetensors_tensor *got) {
+    if (!list_next(l))
         return;
-    }
-    args->rope_scaling = OCT_ROPE_YARN;
-    args->beta_fast = config->rope_beta_fast;
-    args->beta_slow = config->rope_beta_slow;
-    args->mscale = config->rope_mscale_all_dim; /* the one that scales the scores */
+    oct_strbuf_printf(&l->text, "%s: expected ", oct_show(name).text);
+    put_shape(&l->text, n_dims, shape);
+    oct_strbuf_puts(&l->text, ", got ");
+    put_shape(&l->text, got->n_dims, got->shape);
 }
 
-static void set_latent_attention(const oct_hf_config *config, oct_model_args *args) {
-    args->q_lora_rank = config->q_lora_rank;
-    args->kv_lora_rank = config->kv_lora_rank;
-    args->qk_nope_head_dim = config->qk_nope_head_dim;
-    args->qk_rope_head_dim = config->qk_rope_head_dim;
-    args->v_head_dim = config->v_head_dim;
-}
-
-static void set_experts(const oct_hf_config *config, oct_model_args *args) {
-    bool deepseek = args->family == OCT_MODEL_DEEPSEEK_V3;
-    args->num_experts = config->n_experts;
-    args->top_k = config->n_experts ? config->num_experts_per_tok : 0;
-    args->num_shared_experts = config->n_experts && deepseek ? config->n_shared_experts : 0;
-    args->moe_inter_dim = config->moe_intermediate_size;
-    args->n_dense_layers = deepseek ? config->first_k_dense_replace : 0;
-    args->num_expert_groups = deepseek && config->n_group > 1 ? config->n_group : 0;
-    args->num_limited_groups = deepseek ? config->topk_group : 0;
-    args->score_func = deepseek && config->scoring_func == OCT_HF_SCORING_SIGMOID
-                           ? OCT_SCORE_SIGMOID
-                           : OCT_SCORE_SOFTMAX;
-    args->route_norm = config->norm_topk_prob;
-    args->route_scale = deepseek ? config->routed_scaling_factor : 1.0;
-    args->score_before_experts = false;
-    if (args->num_experts > 0)
-        args->load_balance_coeff = 1e-3;
-}
-
-oct_status oct_setup_model_args_from_hf(const char *folder, oct_model_args *args, oct_error *err) {
-    oct_hf_config config;
-    oct_status status = oct_hf_config_read(folder, &config, err);
-    if (status == OCT_OK)
-        status = check_config(&config, folder, err);
-    if (status != OCT_OK)
-        return status;
-    const char *name = name_of(&config);
-    /* A flavor gives what config.json doesn't say: how parameters start. */
-    status = oct_model_args_flavor(name, oct_model_flavors(name)[0], args, err);
-    if (status != OCT_OK)
-        return status;
-    snprintf(args->flavor, sizeof args->flavor, "%s", "config.json");
-    args->vocab_size = config.vocab_size;
-    args->dim = config.hidden_size;
-    args->n_layers = config.num_hidden_layers;
-    args->n_heads = config.num_attention_heads;
-    args->n_kv_heads = config.num_key_value_heads;
-    args->head_dim = config.head_dim;
-    args->hidden_dim = config.intermediate_size;
-    args->norm_eps = config.rms_norm_eps;
-    args->max_seq_len = config.max_position_embeddings;
-    args->enable_weight_tying = config.tie_word_embeddings;
-    set_rope(&config, args);
-    set_experts(&config, args);
-    if (args->family == OCT_MODEL_DEEPSEEK_V3)
-        set_latent_attention(&config, args);
-    return OCT_OK;
-}
-
-/* ---- parameters ---- */
-
-/* IEEE 754 binary16: 5 exponent bits, 10 of mantissa. Exact. */
-static float decode_half(uint16_t bits) {
-    int exponent = bits >> 10 & 31, mantissa = bits & 1023;
-    float magnitude;
-    if (exponent == 31)
-        magnitude = mantissa ? NAN : INFINITY;
-    else if (exponent == 0)
-        magnitude = ldexpf((float)mantissa, -24);
-    else
-        magnitude = ldexpf((float)(1024 + mantissa), exponent - 25);
-    return bits >> 15 ? -magnitude : magnitude;
-}
-
-/* Little-endian bytes at any alignment to fp32. */
-static bool read_floats(const oct_safetensors_tensor *from, int64_t n, float *to) {
-    const unsigned char *bytes = from->data;
-    if (from->dtype == OCT_F32) {
-        memcpy(to, bytes, (size_t)n * sizeof *to);
-        return true;
-    }
-    if (from->dtype == OCT_BF16) {
-        for (int64_t i = 0; i < n; i++) {
-            uint32_t bits = ((uint32_t)bytes[2 * i] << 16) | ((uint32_t)bytes[2 * i + 1] << 24);
-            memcpy(&to[i], &bits, sizeof bits);
-        }
-        return true;
-    }
-    if (from->dtype == OCT_F16) {
-        for (int64_t i = 0; i < n; i++) {
-            to[i] = decode_half((uint16_t)(bytes[2 * i] | bytes[2 * i + 1] << 8));
-        }
-        return true;
-    }
-    return false;
+static void list_unreadable(list *l, const char *name, const char *expected,
+                            const oct_safetensors_tensor *got) {
+    if (list_next(l))
+        oct_strbuf_printf(&l->text, "%s: expected %s, got %s", oct_show(name).text, expected,
+                          oct_show(got->dtype_name).text);
 }
 
 static bool same_shape(const oct_safetensors_tensor *tensor, int n_dims, const int64_t *shape) {
@@ -171,6 +112,212 @@ static bool same_shape(const oct_safetensors_tensor *tensor, int n_dims, const i
         if (tensor->shape[i] != shape[i])
             return false;
     return true;
+}
+
+/* The tensor of that name and shape, marked as used; else NULL, and listed. */
+static const oct_safetensors_tensor *find_fitting(fit *f, const char *name, int n_dims,
+                                                  const int64_t *shape) {
+    int64_t index = oct_hf_model_index(f->from->hf, name);
+    if (index < 0) {
+        list_tensor(&f->missing, name, n_dims, shape);
+        return NULL;
+    }
+    const oct_safetensors_tensor *tensor = oct_hf_model_get(f->from->hf, index);
+    f->used[index] = true;
+    if (same_shape(tensor, n_dims, shape))
+        return tensor;
+    list_misshapen(&f->misshapen, name, n_dims, shape, tensor);
+    return NULL;
+}
+
+static void fit_scale(fit *f, const wanted *w) {
+    char name[OCT_HF_MODULE_NAME_SIZE];
+    const source *from = f->from;
+    bool blocks = from->quantization == OCT_HF_FP8_BLOCKS;
+    const int64_t shape[2] = {oct_ceil_div(w->shape[0], from->block_rows),
+                              oct_ceil_div(w->shape[1], from->block_cols)};
+    scale_name(from, w->name, name);
+    const oct_safetensors_tensor *scale = find_fitting(f, name, 2, shape);
+    if (scale && !oct_hf_is_scale(scale->dtype, !blocks))
+        list_unreadable(&f->unreadable, name,
+                        blocks ? "F32, BF16, F16 or F8_E8M0" : "U8 or F8_E8M0", scale);
+    f->n_quantized++;
+}
+
+static void fit_tensor(fit *f, const wanted *w) {
+    const oct_safetensors_tensor *tensor = find_fitting(f, w->name, w->n_dims, w->shape);
+    if (!tensor || oct_hf_is_high_precision(tensor->dtype))
+        return;
+    if (!is_quantized(tensor) || w->n_dims != 2)
+        list_unreadable(&f->unreadable, w->name, "F32, BF16 or F16", tensor);
+    else if (f->from->quantization == OCT_HF_HIGH_PRECISION)
+        list_unreadable(&f->unreadable, w->name,
+                        "F32, BF16 or F16, as config.json has no quantization_config", tensor);
+    else
+        fit_scale(f, w);
+}
+
+static bool ends_with(const char *text, const char *ending) {
+    size_t n = strlen(text), m = strlen(ending);
+    return n >= m && strcmp(text + n - m, ending) == 0;
+}
+
+/* The number of the layer that a tensor is of, -1: none. */
+static int64_t layer_of(const char *name) {
+    static const char prefix[] = "model.layers.";
+    size_t n = sizeof prefix - 1;
+    if (strncmp(name, prefix, n) != 0 || !isdigit((unsigned char)name[n]))
+        return -1;
+    return strtoll(name + n, NULL, 10);
+}
+
+/* Whether the table and a tied head's own copy of it are the same bytes. */
+static bool is_tied_copy(const source *from, const oct_safetensors_tensor *tensor) {
+    const oct_safetensors_tensor *table = oct_hf_model_find(from->hf, "model.embed_tokens.weight");
+    return from->args->enable_weight_tying && strcmp(tensor->name, "lm_head.weight") == 0 &&
+           table && table->dtype == tensor->dtype && table->n_bytes == tensor->n_bytes &&
+           memcmp(table->data, tensor->data, table->n_bytes) == 0;
+}
+
+/* Lists what nobody wanted; *n_further counts tensors of layers behind the model. */
+static void fit_rest(fit *f, int64_t *n_further) {
+    const source *from = f->from;
+    int64_t n_layers = from->args->n_layers;
+    *n_further = 0;
+    for (int64_t i = 0; i < oct_hf_model_count(from->hf); i++) {
+        const oct_safetensors_tensor *tensor = oct_hf_model_get(from->hf, i);
+        int64_t layer = layer_of(tensor->name);
+        bool further = layer >= n_layers && layer < n_layers + from->n_further;
+        if (f->used[i] || ends_with(tensor->name, ".rotary_emb.inv_freq"))
+            continue;
+        if (further)
+            ++*n_further;
+        else if (!is_tied_copy(from, tensor))
+            list_tensor(&f->surplus, tensor->name, tensor->n_dims, tensor->shape);
+    }
+}
+
+static void put_list(oct_strbuf *to, const char *what, const list *l) {
+    if (l->n == 0)
+        return;
+    oct_strbuf_printf(to, "%s%s: %s", to->length ? "; " : "", what,
+                      l->text.text ? l->text.text : "");
+    if (l->n > l->n_shown)
+        oct_strbuf_printf(to, " and %lld more", (long long)(l->n - l->n_shown));
+    to->failed |= l->text.failed;
+}
+
+static oct_status report(const fit *f, oct_hf_weights weights, oct_error *err) {
+    const char *folder = f->from->folder;
+    oct_strbuf all = {0};
+    oct_status status = OCT_OK;
+    put_list(&all, "missing", &f->missing);
+    put_list(&all, "surplus", &f->surplus);
+    put_list(&all, "of another shape", &f->misshapen);
+    put_list(&all, "of another type", &f->unreadable);
+    if (all.failed)
+        status = oct_fail_memory(err);
+    else if (all.length)
+        status = oct_fail(err, OCT_INVALID, "%s: the tensors aren't those of the model: %s", folder,
+                          all.text);
+    else if (f->n_quantized > 0 && weights == OCT_HF_HIGH_WEIGHTS)
+        status = oct_fail(err, OCT_INVALID,
+                          "%s: %lld weights are in 8 bits; expected "
+                          "checkpoint.initial_load_in_hf_quantized = true, which dequantizes them",
+                          folder, (long long)f->n_quantized);
+    else if (f->n_quantized == 0 && weights == OCT_HF_QUANTIZED_WEIGHTS)
+        status = oct_fail(err, OCT_INVALID,
+                          "%s: expected weights in 8 bits, as "
+                          "checkpoint.initial_load_in_hf_quantized says; none is",
+                          folder);
+    else if (f->n_quantized == 0 && f->from->has_config &&
+             f->from->quantization != OCT_HF_HIGH_PRECISION)
+        status = oct_fail(err, OCT_INVALID,
+                          "%s: quantization_config: expected weights in F8_E4M3; none is", folder);
+    oct_strbuf_free(&all);
+    return status;
+}
+
+/* ---- what is wanted ---- */
+
+typedef void (*visitor)(fit *f, const wanted *w);
+
+/* Calls `visit` for the tensors of one parameter. */
+static oct_status visit_param(fit *f, const oct_param *param, visitor visit, oct_error *err) {
+    oct_model_family family = f->from->args->family;
+    bool experts = param->n_dims == 3;
+    wanted w = {.n_dims = experts ? 2 : param->n_dims,
+                .shape = experts ? param->shape + 1 : param->shape};
+    for (int64_t e = 0; e < (experts ? param->shape[0] : 1); e++) {
+        bool named = experts ? oct_hf_expert_name(family, param->name, e, w.name)
+                             : oct_hf_name(family, param->name, w.name);
+        if (!named)
+            return oct_fail(err, OCT_INVALID, "%s: %s has no name there", f->from->folder,
+                            param->name);
+        visit(f, &w);
+    }
+    return OCT_OK;
+}
+
+/* The name there of a layer's router bias, if the family has one. */
+static bool bias_name(const source *from, const oct_moe *moe, char out[OCT_HF_MODULE_NAME_SIZE]) {
+    char ours[OCT_HF_MODULE_NAME_SIZE];
+    snprintf(ours, sizeof ours, "%.*s.expert_bias", OCT_HF_MODULE_NAME_SIZE - 16, moe->base.name);
+    return oct_hf_name(from->args->family, ours, out);
+}
+
+/* Choices by softmax know no bias, so that files may have none. */
+static void visit_biases(fit *f, const oct_model *model, visitor visit) {
+    const oct_model_args *args = f->from->args;
+    for (int64_t i = 0; i < args->n_layers; i++) {
+        wanted w = {.n_dims = 1, .shape = &args->num_experts};
+        const oct_moe *moe = oct_model_moe(model, i);
+        if (!moe || !bias_name(f->from, moe, w.name))
+            continue;
+        if (args->score_func == OCT_SCORE_SIGMOID || oct_hf_model_find(f->from->hf, w.name))
+            visit(f, &w);
+    }
+}
+
+static oct_status check_tensors(const source *from, const oct_model *model, oct_hf_weights weights,
+                                oct_error *err) {
+    int64_t n, n_further;
+    oct_param *const *params = oct_model_params(model, &n);
+    oct_status status = OCT_OK;
+    fit f = {.from = from,
+             .used = oct_calloc_array((size_t)oct_hf_model_count(from->hf) + 1, sizeof(bool))};
+    if (!f.used)
+        return oct_fail_memory(err);
+    for (int64_t i = 0; i < n && status == OCT_OK; i++)
+        status = visit_param(&f, params[i], fit_tensor, err);
+    visit_biases(&f, model, fit_tensor);
+    fit_rest(&f, &n_further);
+    if (status == OCT_OK)
+        status = report(&f, weights, err);
+    if (status == OCT_OK && n_further > 0)
+        oct_log_info("%s: %lld tensors of the %lld layers that predict further tokens aren't used",
+                     from->folder, (long long)n_further, (long long)from->n_further);
+    oct_free(f.used);
+    oct_strbuf_free(&f.missing.text);
+    oct_strbuf_free(&f.surplus.text);
+    oct_strbuf_free(&f.misshapen.text);
+    oct_strbuf_free(&f.unreadable.text);
+    return status;
+}
+
+/* ---- reading ---- */
+
+/* The tensor fits: check_tensors has seen it. */
+static void read_tensor(const source *from, const char *name, int64_t n, float *to) {
+    char scale[OCT_HF_MODULE_NAME_SIZE];
+    const oct_safetensors_tensor *tensor = oct_hf_model_find(from->hf, name);
+    if (!is_quantized(tensor)) {
+        oct_hf_decode(tensor, n, to);
+        return;
+    }
+    scale_name(from, name, scale);
+    oct_hf_dequantize(tensor, oct_hf_model_find(from->hf, scale), from->block_rows,
+                      from->block_cols, to);
 }
 
 static oct_status permute(const oct_model_args *args, const oct_param *param) {
@@ -188,94 +335,71 @@ static oct_status permute(const oct_model_args *args, const oct_param *param) {
     return OCT_OK;
 }
 
-/* Where a tensor of the folder goes. */
-typedef struct destination {
-    const char *name; /* there */
-    const char *of;   /* the parameter or buffer here, for messages */
-    int n_dims;
-    const int64_t *shape;
-    float *value;
-} destination;
-
-typedef struct source {
-    const oct_hf_model *hf;
-    const char *folder; /* it is in */
-    const oct_model_args *args;
-} source;
-
-static oct_status read_tensor(const source *from, const destination *to, oct_error *err) {
-    int64_t n = 1;
-    const char *folder = from->folder;
-    const oct_safetensors_tensor *tensor = oct_hf_model_find(from->hf, to->name);
-    if (!tensor)
-        return oct_fail(err, OCT_INVALID, "%s: tensor %s is missing", folder, to->name);
-    if (!same_shape(tensor, to->n_dims, to->shape))
-        return oct_fail(err, OCT_INVALID, "%s: tensor %s has another shape than %s of this model",
-                        folder, to->name, to->of);
-    for (int i = 0; i < to->n_dims; i++)
-        n *= to->shape[i];
-    if (!read_floats(tensor, n, to->value))
-        return oct_fail(err, OCT_INVALID, "%s: tensor %s: expected F32, BF16 or F16; got %s",
-                        folder, to->name, tensor->dtype_name);
-    return OCT_OK;
-}
-
-/* One tensor an expert. */
-static oct_status read_experts(const source *from, oct_param *param, oct_error *err) {
-    char name[OCT_HF_MODULE_NAME_SIZE];
-    int64_t n = param->shape[1] * param->shape[2];
-    oct_status status = OCT_OK;
-    for (int64_t e = 0; e < param->shape[0] && status == OCT_OK; e++) {
-        if (!oct_hf_expert_name(from->args->family, param->name, e, name))
-            return oct_fail(err, OCT_INVALID, "%s: %s has no name there", from->folder,
-                            param->name);
-        const destination to = {name, param->name, 2, param->shape + 1, param->value + e * n};
-        status = read_tensor(from, &to, err);
-    }
-    return status;
-}
-
 static oct_status read_param(const void *context, oct_param *param, oct_error *err) {
     const source *from = context;
     char name[OCT_HF_MODULE_NAME_SIZE];
-    if (param->n_dims == 3)
-        return read_experts(from, param, err);
-    if (!oct_hf_name(from->args->family, param->name, name))
-        return oct_fail(err, OCT_INVALID, "%s: %s has no name there", from->folder, param->name);
-    const destination to = {name, param->name, param->n_dims, param->shape, param->value};
-    oct_status status = read_tensor(from, &to, err);
-    if (status != OCT_OK)
-        return status;
+    int64_t slices = param->n_dims == 3 ? param->shape[0] : 1;
+    int64_t n = oct_param_elements(param) / slices;
+    for (int64_t e = 0; e < slices; e++) {
+        if (param->n_dims == 3)
+            oct_hf_expert_name(from->args->family, param->name, e, name);
+        else
+            oct_hf_name(from->args->family, param->name, name);
+        read_tensor(from, name, n, param->value + e * n);
+    }
     return permute(from->args, param) == OCT_OK ? OCT_OK : oct_fail_memory(err);
 }
 
-/* The routers' biases, where the family has a name for them; models without start at zero. */
-static oct_status read_buffers(const source *from, oct_model *model, oct_error *err) {
-    const oct_model_args *args = from->args;
-    oct_status status = OCT_OK;
-    for (int64_t i = 0; i < args->n_layers && status == OCT_OK; i++) {
+/* Models without start at zero. */
+static void read_biases(const source *from, const oct_model *model) {
+    for (int64_t i = 0; i < from->args->n_layers; i++) {
+        char name[OCT_HF_MODULE_NAME_SIZE];
         oct_moe *moe = oct_model_moe(model, i);
-        char ours[OCT_HF_MODULE_NAME_SIZE], name[OCT_HF_MODULE_NAME_SIZE];
-        if (!moe)
-            continue;
-        snprintf(ours, sizeof ours, "%s.expert_bias", moe->base.name);
-        const destination to = {name, ours, 1, &args->num_experts, moe->expert_bias};
-        if (oct_hf_name(args->family, ours, name) && oct_hf_model_find(from->hf, name))
-            status = read_tensor(from, &to, err);
+        if (moe && bias_name(from, moe, name) && oct_hf_model_find(from->hf, name))
+            read_tensor(from, name, from->args->num_experts, moe->expert_bias);
     }
-    return status;
 }
 
-oct_status oct_setup_parameters_from_hf(const char *folder, oct_model *model, oct_error *err) {
+/* Fills in what config.json says of the tensors. */
+static oct_status read_config(source *from, oct_error *err) {
+    oct_hf_config config;
+    char *path = oct_path_join(from->folder, "config.json");
+    if (!path)
+        return oct_fail_memory(err);
+    bool exists = oct_path_exists(path);
+    oct_free(path);
+    if (!exists) {
+        from->quantization = OCT_HF_FP8_BLOCKS;
+        from->block_rows = from->block_cols = 128;
+        return OCT_OK;
+    }
+    oct_status status = oct_hf_config_read(from->folder, &config, err);
+    if (status != OCT_OK)
+        return status;
+    from->has_config = true;
+    from->quantization = config.quantization;
+    from->block_rows = config.block_rows;
+    from->block_cols = config.block_cols;
+    from->n_further = config.num_nextn_predict_layers;
+    return OCT_OK;
+}
+
+oct_status oct_setup_parameters_from_hf(const char *folder, oct_hf_weights weights,
+                                        oct_model *model, oct_error *err) {
     int64_t n;
     oct_param *const *params = oct_model_params(model, &n);
     oct_hf_model *hf = NULL;
-    oct_status status = oct_hf_model_open(folder, &hf, err);
-    const source from = {hf, folder, oct_model_get_args(model)};
+    source from = {.folder = folder, .args = oct_model_get_args(model)};
+    oct_status status = read_config(&from, err);
+    if (status == OCT_OK)
+        status = oct_hf_model_open(folder, &hf, err);
+    from.hf = hf;
+    if (status == OCT_OK)
+        status = check_tensors(&from, model, weights, err);
     for (int64_t i = 0; i < n && status == OCT_OK; i++)
         status = oct_held_read(params[i], read_param, &from, err);
     if (status == OCT_OK)
-        status = read_buffers(&from, model, err);
+        read_biases(&from, model);
     oct_hf_model_close(hf);
     if (status == OCT_OK)
         oct_model_changed(model);

@@ -1,16 +1,27 @@
-/* A model from a Hugging Face folder: its dimensions from config.json, its parameters from the
- * safetensors files. */
+/* A model's parameters from a Hugging Face folder's safetensors files. */
 #ifndef OCT_TRAIN_HF_MODEL_H
 #define OCT_TRAIN_HF_MODEL_H
 
 #include <octet/status.h>
 
 #include "model/model.h"
+#include "train/hf_args.h"
 
-/* The dimensions that `folder`/config.json says; not resolved yet. */
-oct_status oct_setup_model_args_from_hf(const char *folder, oct_model_args *args, oct_error *err);
+/* What the caller takes: torchtitan's jobs say beforehand whether weights are in 8 bits. */
+typedef enum oct_hf_weights {
+    OCT_HF_ANY_WEIGHTS,      /* as they are */
+    OCT_HF_HIGH_WEIGHTS,     /* 8 bits are refused, naming the key that takes them */
+    OCT_HF_QUANTIZED_WEIGHTS /* 8 bits are expected */
+} oct_hf_weights;
 
-/* Reads every parameter from a Hugging Face model folder. */
-oct_status oct_setup_parameters_from_hf(const char *folder, oct_model *model, oct_error *err);
+/* Reads every parameter and the routers' biases from a Hugging Face model folder, or one
+ * .safetensors file. Weights in F8_E4M3 are dequantized as config.json's quantization_config says
+ * (without a config.json: DeepSeek-V3's 128x128 blocks). Every tensor of the files must be one of
+ * the model's, of its shape, and the other way round: OCT_INVALID lists all that aren't. Only these
+ * may be left over: inv_freq tables, which are computed; a tied head's copy of the table; the
+ * layers behind a model that predict further tokens, with a log line. In sharded training every
+ * rank reads, and keeps its part. */
+oct_status oct_setup_parameters_from_hf(const char *folder, oct_hf_weights weights,
+                                        oct_model *model, oct_error *err);
 
 #endif

@@ -123,6 +123,10 @@ oct_status oct_setup_model_args(const oct_job *job, oct_model_args *args, oct_er
     oct_status status = base_args(job, args, err);
     if (status != OCT_OK)
         return status;
+    /* Qwen3-MoE's files store no router bias, so that one that training moved would be lost. */
+    if (args->family == OCT_MODEL_QWEN3 && job->checkpoint.initial_load_in_hf &&
+        job->checkpoint.initial_load_path)
+        args->load_balance_coeff = 0;
     /* Positions for the longest sequence; the user's own max_seq_len wins. */
     args->max_seq_len = job->training.seq_len;
     if (job->validation.enable)
@@ -334,6 +338,18 @@ static oct_status read_checkpoint(const char *path, oct_model *model, oct_error 
     return status;
 }
 
+/* A flavor's job is another model than the folder's until config.json says the same. */
+static oct_status read_hf(const oct_job *job, const char *path, oct_model *model, oct_error *err) {
+    oct_hf_weights weights = OCT_HF_ANY_WEIGHTS;
+    oct_status status = OCT_OK;
+    if (job->form == OCT_JOB_TITAN) {
+        weights = job->checkpoint.initial_load_in_hf_quantized ? OCT_HF_QUANTIZED_WEIGHTS
+                                                               : OCT_HF_HIGH_WEIGHTS;
+        status = oct_setup_check_hf(path, job, oct_model_get_args(model), err);
+    }
+    return status ? status : oct_setup_parameters_from_hf(path, weights, model, err);
+}
+
 oct_status oct_setup_parameters(const oct_job *job, uint64_t seed, oct_model *model,
                                 oct_error *err) {
     const char *path = job->checkpoint.initial_load_path;
@@ -344,7 +360,7 @@ oct_status oct_setup_parameters(const oct_job *job, uint64_t seed, oct_model *mo
         return OCT_OK;
     }
     if (job->checkpoint.initial_load_in_hf)
-        status = oct_setup_parameters_from_hf(path, model, &cause);
+        status = read_hf(job, path, model, &cause);
     else
         status = read_checkpoint(path, model, &cause);
     if (status != OCT_OK)

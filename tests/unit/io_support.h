@@ -24,14 +24,14 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
 }
 
 /* jansson takes its memory from oct_malloc here, so that its allocations fail and count too. */
-static int enter_folder(void **state) {
+static inline int enter_folder(void **state) {
     (void)state;
     json_set_alloc_funcs(oct_malloc, oct_free);
     strcpy(test_folder, "/tmp/octet-test-XXXXXX");
     return mkdtemp(test_folder) && chdir(test_folder) == 0 ? 0 : -1;
 }
 
-static int leave_folder(void **state) {
+static inline int leave_folder(void **state) {
     (void)state;
     return chdir("/") == 0 ? nftw(test_folder, remove_one, 16, FTW_DEPTH | FTW_PHYS) : -1;
 }

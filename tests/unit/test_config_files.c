@@ -122,8 +122,13 @@ static const shipped_job jobs[] = {
      NULL},
     {"a quantized Hugging Face start",
      HEAD MODEL("deepseek_v3", "671B", "") CHECKPOINT("initial_load_in_hf_quantized = true\n"),
-     "job.toml:28: checkpoint.initial_load_in_hf_quantized: training starts from high-precision "
-     "weights; expected false; got true"},
+     "job.toml:28: checkpoint.initial_load_in_hf_quantized: has an effect only with a Hugging Face "
+     "folder; expected checkpoint.initial_load_in_hf = true beside it; got true"},
+    {"a quantized Hugging Face start, as published",
+     HEAD MODEL("deepseek_v3", "671B", "")
+         CHECKPOINT("initial_load_in_hf = true\ninitial_load_in_hf_quantized = true\n"
+                    "initial_load_path = \"/models/V3\"\n"),
+     NULL},
     {"mxfp8 of torchao",
      MODEL("llama3", "8B",
            "converters = [\"quantize.linear.mx\"]\n") "[quantize.linear.mx]\nmxfp8_dim1_cast_"

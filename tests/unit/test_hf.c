@@ -8,57 +8,13 @@
 
 #include "base/strbuf.h"
 #include "io/hf.h"
-#include "io_support.h"
-
-static const char llama[] =
-    "{\"architectures\": [\"LlamaForCausalLM\"], \"attention_bias\": false, \"bos_token_id\": "
-    "128000,"
-    "\"eos_token_id\": [128001, 128008], \"head_dim\": 64, \"hidden_act\": \"silu\","
-    "\"hidden_size\": 2048, \"initializer_range\": 0.02, \"intermediate_size\": 8192,"
-    "\"max_position_embeddings\": 131072, \"mlp_bias\": false, \"model_type\": \"llama\","
-    "\"num_attention_heads\": 32, \"num_hidden_layers\": 16, \"num_key_value_heads\": 8,"
-    "\"pretraining_tp\": 1, \"rms_norm_eps\": 1e-05, \"rope_scaling\": {\"factor\": 32.0,"
-    "\"high_freq_factor\": 4.0, \"low_freq_factor\": 1.0,"
-    "\"original_max_position_embeddings\": 8192, \"rope_type\": \"llama3\"},"
-    "\"rope_theta\": 500000.0, \"tie_word_embeddings\": true, \"torch_dtype\": \"bfloat16\","
-    "\"use_cache\": true, \"vocab_size\": 128256}";
-
-static const char qwen3_moe[] =
-    "{\"architectures\": [\"Qwen3MoeForCausalLM\"], \"model_type\": \"qwen3_moe\","
-    "\"decoder_sparse_step\": 2, \"eos_token_id\": 151645, \"head_dim\": 128,"
-    "\"hidden_size\": 2048, \"intermediate_size\": 6144, \"max_position_embeddings\": 40960,"
-    "\"mlp_only_layers\": [0, 3], \"moe_intermediate_size\": 768, \"norm_topk_prob\": true,"
-    "\"num_attention_heads\": 32, \"num_experts\": 128, \"num_experts_per_tok\": 8,"
-    "\"num_hidden_layers\": 48, \"num_key_value_heads\": 4, \"rms_norm_eps\": 1e-06,"
-    "\"rope_scaling\": null, \"rope_theta\": 1000000, \"tie_word_embeddings\": false,"
-    "\"vocab_size\": 151936}";
-
-static const char deepseek[] =
-    "{\"architectures\": [\"DeepseekV3ForCausalLM\"], \"model_type\": \"deepseek_v3\","
-    "\"first_k_dense_replace\": 3, \"hidden_size\": 7168, \"intermediate_size\": 18432,"
-    "\"kv_lora_rank\": 512, \"max_position_embeddings\": 163840, \"moe_intermediate_size\": 2048,"
-    "\"n_group\": 8, \"n_routed_experts\": 256, \"n_shared_experts\": 1, \"norm_topk_prob\": true,"
-    "\"num_attention_heads\": 128, \"num_experts_per_tok\": 8, \"num_hidden_layers\": 61,"
-    "\"num_key_value_heads\": 128, \"q_lora_rank\": 1536, \"qk_nope_head_dim\": 128,"
-    "\"qk_rope_head_dim\": 64, \"rms_norm_eps\": 1e-06, \"rope_scaling\": {\"beta_fast\": 32,"
-    "\"beta_slow\": 1, \"factor\": 40, \"mscale\": 1.0, \"mscale_all_dim\": 1.0,"
-    "\"original_max_position_embeddings\": 4096, \"type\": \"yarn\"}, \"rope_theta\": 10000,"
-    "\"routed_scaling_factor\": 2.5, \"scoring_func\": \"sigmoid\", \"topk_group\": 4,"
-    "\"v_head_dim\": 128, \"vocab_size\": 129280}";
-
-static oct_hf_config config_of(const char *text) {
-    oct_hf_config config;
-    oct_error err = {0};
-    if (oct_hf_config_parse(text, strlen(text), "config.json", &config, &err))
-        fail_msg("%s", err.message);
-    return config;
-}
+#include "hf_support.h"
 
 static void given_a_llama_config_every_field_is_read(void **state) {
     (void)state;
     oct_hf_config c = config_of(llama);
     assert_string_equal(c.architecture, "LlamaForCausalLM");
-    assert_string_equal(c.model_type, "llama");
+    assert_int_equal(c.family, OCT_HF_LLAMA);
     assert_string_equal(c.torch_dtype, "bfloat16");
     assert_int_equal(c.hidden_size, 2048);
     assert_int_equal(c.intermediate_size, 8192);
@@ -71,7 +27,8 @@ static void given_a_llama_config_every_field_is_read(void **state) {
     assert_true(c.rms_norm_eps == 1e-5);
     assert_true(c.tie_word_embeddings);
     assert_int_equal(c.bos_token_id, 128000);
-    assert_int_equal(c.eos_token_id, 128001);
+    assert_int_equal(c.n_eos_token_ids, 2);
+    assert_int_equal(c.eos_token_ids[1], 128008);
     assert_true(c.rope_theta == 500000);
     assert_int_equal(c.rope_type, OCT_HF_ROPE_LLAMA3);
     assert_true(c.rope_factor == 32 && c.rope_low_freq_factor == 1 && c.rope_high_freq_factor == 4);
@@ -87,8 +44,8 @@ static void given_expert_configs_every_field_is_read(void **state) {
     assert_int_equal(q.moe_intermediate_size, 768);
     assert_true(q.norm_topk_prob);
     assert_int_equal(q.decoder_sparse_step, 2);
-    assert_int_equal(q.n_mlp_only_layers, 2);
-    assert_int_equal(q.mlp_only_layers[1], 3);
+    for (int i = 0; i < 6; i++) /* every second layer has them, but for 0 and 3 */
+        assert_int_equal(oct_hf_config_has_experts(&q, i), i == 1 || i == 5);
     assert_int_equal(q.scoring_func, OCT_HF_SCORING_SOFTMAX);
     oct_hf_config d = config_of(deepseek);
     assert_int_equal(d.n_experts, 256);
@@ -106,11 +63,8 @@ static void given_expert_configs_every_field_is_read(void **state) {
     assert_int_equal(d.scoring_func, OCT_HF_SCORING_SIGMOID);
     assert_int_equal(d.rope_type, OCT_HF_ROPE_YARN);
     assert_true(d.rope_factor == 40 && d.rope_mscale_all_dim == 1 && d.rope_beta_fast == 32);
+    assert_true(d.rope_interleave);
 }
-
-#define BASE                                                                                       \
-    "\"model_type\": \"llama\", \"hidden_size\": 64, \"intermediate_size\": 96,"                   \
-    "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"vocab_size\": 100"
 
 static void given_the_least_config_the_rest_has_defaults(void **state) {
     (void)state;
@@ -180,9 +134,10 @@ static void given_wrong_fields_one_line_names_each(void **state) {
         {"{" BASE ", \"rms_norm_eps\": \"x\"}", "rms_norm_eps: expected a number; got a string"},
         {"{" BASE ", \"tie_word_embeddings\": 1}", "expected true or false; got an integer"},
         {"{" BASE ", \"rope_theta\": 0}", "rope_theta: expected"},
-        {"{" BASE ", \"rope_scaling\": 4}", "rope_scaling: expected an object with a rope_type"},
-        {"{" BASE ", \"rope_scaling\": {}}", "rope_scaling: expected an object with a rope_type"},
-        {"{" BASE ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}}", "got 'linear'"},
+        {"{" BASE ", \"rope_scaling\": 4}", "rope_scaling: expected an object; got an integer"},
+        {"{" BASE ", \"rope_scaling\": {\"type\": \"longrope\", \"factor\": 2}}",
+         "rope_type: expected default, linear, dynamic, llama3 or yarn; got longrope"},
+        {"{" BASE ", \"rope_scaling\": {\"type\": \"linear\"}}", "factor: expected; it is missing"},
         {"{" BASE ", \"rope_scaling\": {\"type\": \"llama3\"}}", "factor: expected; it is missing"},
         {"{" BASE ", \"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8,"
          "\"original_max_position_embeddings\": 8192, \"low_freq_factor\": 4,"
@@ -191,25 +146,28 @@ static void given_wrong_fields_one_line_names_each(void **state) {
         {"{" BASE ", \"architectures\": []}", "architectures: expected a list of names"},
         {"{" BASE ", \"architectures\": [1]}", "architectures: expected a string"},
         {"{" BASE ", \"architectures\": \"x\"}", "architectures: expected a list"},
-        {"{" BASE ", \"eos_token_id\": []}", "eos_token_id: expected an integer; got nothing"},
         {"{" BASE ", \"eos_token_id\": \"x\"}", "eos_token_id: expected an integer"},
         {"{" BASE ", \"max_position_embeddings\": 0}", "max_position_embeddings: expected 1 to"},
-        {"{" BASE ", \"num_experts\": 4}", "num_experts_per_tok: expected 1 to 4"},
-        {"{" BASE ", \"num_experts\": 4, \"num_experts_per_tok\": 5}", "expected 1 to 4"},
-        {"{" BASE ", \"num_experts\": 4, \"num_experts_per_tok\": 2}", "moe_intermediate_size"},
-        {"{" BASE ", \"n_routed_experts\": 6, \"num_experts_per_tok\": 2, \"n_group\": 4,"
-         "\"moe_intermediate_size\": 8}",
+        {"{" MOE ", \"num_experts\": 4}", "num_experts_per_tok: expected 1 to 4"},
+        {"{" MOE ", \"num_experts\": 4, \"num_experts_per_tok\": 5}", "expected 1 to 4"},
+        {"{" MOE ", \"num_experts\": 4, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 0}",
+         "moe_intermediate_size: expected >= 1"},
+        {"{" MOE ", \"num_experts\": 4, \"num_local_experts\": 8}",
+         "num_local_experts: expected the value of num_experts"},
+        {"{" LATENT ", \"n_routed_experts\": 6, \"num_experts_per_tok\": 2, \"n_group\": 4}",
          "n_group: expected a divisor of the 6 experts; got 4"},
-        {"{" BASE ", \"n_routed_experts\": 8, \"num_experts_per_tok\": 2, \"n_group\": 4,"
-         "\"topk_group\": 5, \"moe_intermediate_size\": 8}",
+        {"{" LATENT ", \"n_routed_experts\": 8, \"num_experts_per_tok\": 2, \"n_group\": 4,"
+         "\"topk_group\": 5}",
          "topk_group: expected 1 to n_group 4; got 5"},
-        {"{" BASE ", \"n_routed_experts\": 8, \"num_experts_per_tok\": 3, \"n_group\": 4,"
-         "\"topk_group\": 1, \"moe_intermediate_size\": 8}",
+        {"{" LATENT ", \"n_routed_experts\": 8, \"num_experts_per_tok\": 3, \"n_group\": 4,"
+         "\"topk_group\": 1}",
          "at most the 2 experts of 1 groups; got 3"},
-        {"{" BASE ", \"mlp_only_layers\": [2]}", "mlp_only_layers: expected 0 to 1; got 2"},
-        {"{" BASE ", \"mlp_only_layers\": 2}", "mlp_only_layers: expected a list"},
-        {"{" BASE ", \"scoring_func\": \"tanh\"}", "scoring_func: expected 'softmax' or 'sigmoid'"},
-        {"{" BASE ", \"kv_lora_rank\": 8}", "kv_lora_rank: expected qk_nope_head_dim"},
+        {"{" MOE ", \"mlp_only_layers\": [2]}", "mlp_only_layers: expected 0 to 1; got 2"},
+        {"{" MOE ", \"mlp_only_layers\": 2}", "mlp_only_layers: expected a list"},
+        {"{" LATENT ", \"scoring_func\": \"tanh\"}",
+         "scoring_func: expected 'softmax' or 'sigmoid'"},
+        {"{" LATENT ", \"head_dim\": 128}", "head_dim: expected 64"},
+        {"{" LATENT ", \"num_key_value_heads\": 2}", "latent attention has a key for every head"},
         {"{" BASE ", \"torch_dtype\": \"0123456789012345678901234567890123456789012345678901234567"
          "890123456789\"}",
          "torch_dtype: expected at most 63 bytes; got 70"},
@@ -414,7 +372,8 @@ static oct_status open_swept(oct_error *err) {
 static oct_hf_config swept;
 
 static oct_status config_swept(oct_error *err) {
-    return oct_hf_config_write("swept", &swept, "{\"extra\": {\"a\": [1, 2.5]}}", err);
+    return oct_hf_config_write("swept", &swept, "{\"task_specific_params\": {\"a\": [1, 2.5]}}",
+                               err);
 }
 
 static oct_status read_swept(oct_error *err) {

@@ -379,7 +379,7 @@ oct_status cli_compare(int argc, char **argv, oct_error *err) {
          "bf16, fp32, mxfp8, hif8, hif8_full_range, ...; default: bf16,mxfp8,hif8", 0, 0},
         {"report", CLI_NAME, &report, "FILE", "default: <dump_folder>/compare/report.html", 0, 0}};
     const cli_spec spec = {
-        .usage = "octet compare CONFIG [options] [--section.key=value ...]",
+        .usage = "octet compare CONFIG [--recipes LIST] [--report FILE] [--section.key=value ...]",
         .summary = "The twin run: trains the job once for each recipe from the same seed, data and "
                    "initial weights,\neach in a process of its own, then prints losses, gaps to "
                    "the first recipe, speed and peak\nmemory, and writes one HTML report.",

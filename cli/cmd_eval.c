@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/fs.h"
 #include "cli.h"
 #include "options.h"
 #include "terminal.h"
@@ -60,6 +61,12 @@ static oct_status eval(const cli_args *args, const eval_options *options, oct_er
                                      .batch_size = options->batch,
                                      .max_tokens = options->limit,
                                      .progress = cli_progress};
+    if (data.path && oct_path_is_folder(data.path) && oct_path_exists(args->operands[0]) &&
+        !oct_path_is_folder(args->operands[0]))
+        return oct_fail(err, OCT_INVALID,
+                        "%s: expected the checkpoint before the text; did you mean octet eval %s "
+                        "%s?",
+                        args->operands[0], data.path, args->operands[0]);
     oct_status status = oct_inference_open(args->operands[0], &open, &inference, err);
     if (status != OCT_OK)
         return status;

@@ -149,6 +149,11 @@ static oct_status run_encode(int argc, char **argv, oct_error *err) {
     if (literal && args.n_operands > 1)
         status = oct_fail(err, OCT_INVALID, "--text: expected no file beside it; got '%s'",
                           args.operands[1]);
+    if (!status && args.n_operands > 1 && strcmp(args.operands[1], "-") != 0 &&
+        !oct_path_exists(args.operands[1]))
+        status = oct_fail(err, OCT_INVALID,
+                          "%.300s: no such file; a text itself is given as --text TEXT",
+                          args.operands[1]);
     if (!status)
         status = oct_tokenizer_load(args.operands[0], &tokenizer, err);
     if (!status && !literal)

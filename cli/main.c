@@ -1,6 +1,6 @@
 /* octet: the program. Finds the command, runs it, turns its status into an exit status: 0 done, 1
- * the run failed, 2 the input is wrong. An error is one line on standard error; a job's mistakes are
- * one line each. */
+ * the run failed, 2 the input is wrong. An error is one line on standard error; a job's mistakes
+ * are one line each. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>

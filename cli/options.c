@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/nearest.h"
+#include "config/job.h"
 
 #define MAX_OPTIONS 64
 
@@ -45,8 +46,32 @@ static oct_status fail_unknown(const cli_spec *spec, const char *argument, size_
     if (nearest)
         return oct_fail(err, OCT_INVALID, "--%s: unknown option; did you mean --%s?", name,
                         nearest);
-    return oct_fail(err, OCT_INVALID,
-                    "--%s: unknown option; expected one of those that --help lists", name);
+    if (spec->overrides == CLI_JOB_OVERRIDES && oct_job_key_like(name))
+        return oct_fail(err, OCT_INVALID, "--%s: unknown option; did you mean --%s?", name,
+                        oct_job_key_like(name));
+    if (spec->n_options == 0 || spec->overrides == CLI_JOB_OVERRIDES)
+        return oct_fail(err, OCT_INVALID,
+                        "--%s: unknown option; expected one of those that --help lists", name);
+    char list[512] = "";
+    for (int i = 0; i < spec->n_options; i++) {
+        size_t used = strlen(list);
+        snprintf(list + used, sizeof list - used, "%s--%s", i ? ", " : "", spec->options[i].name);
+    }
+    return oct_fail(err, OCT_INVALID, "--%s: unknown option; expected one of %s", name, list);
+}
+
+/* An argument too many. `training.steps=5` is an override that lacks its dashes. */
+static oct_status fail_operand(const cli_spec *spec, const char *operand, oct_error *err) {
+    char name[128];
+    size_t n = strcspn(operand, "=");
+    const char *key = NULL;
+    snprintf(name, sizeof name, "%.*s", (int)(n < 100 ? n : 100), operand);
+    if (spec->overrides == CLI_JOB_OVERRIDES && operand[n])
+        key = oct_job_key_like(name);
+    if (key)
+        return oct_fail(err, OCT_INVALID, "unexpected argument '%.300s'; did you mean --%s%.300s?",
+                        operand, key, operand + n);
+    return oct_fail(err, OCT_INVALID, "unexpected argument '%s'; usage: %s", operand, spec->usage);
 }
 
 static bool in_range(const cli_option *option, double value) {
@@ -117,8 +142,7 @@ static oct_status check_operands(const cli_spec *spec, const cli_args *args, oct
     if (args->n_operands < spec->min_operands)
         return oct_fail(err, OCT_INVALID, "too few arguments; usage: %s", spec->usage);
     if (spec->max_operands >= 0 && args->n_operands > spec->max_operands)
-        return oct_fail(err, OCT_INVALID, "unexpected argument '%s'; usage: %s",
-                        args->operands[spec->max_operands], spec->usage);
+        return fail_operand(spec, args->operands[spec->max_operands], err);
     return OCT_OK;
 }
 

@@ -53,9 +53,12 @@ void cli_log_warnings_only(void) {
     warnings_only = true;
 }
 
-/* Open MPI gives every rank a terminal of its own, whatever its output goes to in the end. */
+/* One that takes control sequences. Open MPI gives every rank a terminal of its own, whatever its
+ * output goes to in the end. */
 static bool is_terminal(int fd) {
-    return isatty(fd) == 1 && !getenv("OMPI_COMM_WORLD_SIZE");
+    const char *kind = getenv("TERM");
+    bool dumb = kind && strcmp(kind, "dumb") == 0;
+    return isatty(fd) == 1 && !dumb && !getenv("OMPI_COMM_WORLD_SIZE");
 }
 
 bool cli_log_on_terminal(void) {

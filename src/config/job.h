@@ -245,4 +245,8 @@ void oct_job_render_keys(oct_job_form form, oct_job_markup markup, oct_strbuf *b
 /* The text of one of them. False: the form has no such key. */
 bool oct_job_render_key(oct_job_form form, const char *key, oct_strbuf *b);
 
+/* The key of a TOML job that somebody means who writes `name`: another trainer's word for it, its
+ * last part alone, or a slip. NULL: none is near. */
+const char *oct_job_key_like(const char *name);
+
 #endif

@@ -120,15 +120,16 @@ oct_status oct_loader_unknown(oct_loader *l, const char *place, const char *name
     else if (oct_schema_nearest_section(oct_loader_schema(l), name, section, sizeof section))
         near = section;
     /* In a YAML job the command line takes the TOML form's keys too. */
-    if (!near && strcmp(place, OCT_COMMAND_LINE) == 0)
-        near = oct_schema_nearest(&oct_schema_titan, name);
+    bool toml_key = strcmp(what, "section") != 0 && oct_loader_schema(l) == &oct_schema_titan;
+    if (!near && (toml_key || strcmp(place, OCT_COMMAND_LINE) == 0))
+        near = oct_job_key_like(name);
     const char *dashes = oct_loader_dashes(place);
     if (near)
         oct_fail(l->builder.err, OCT_INVALID, "%s: %s%s: unknown %s; the nearest known one is %s%s",
                  place, dashes, name, what, dashes, near);
     else
         oct_fail(l->builder.err, OCT_INVALID,
-                 "%s: %s%s: unknown %s; `octet train --help` lists the known ones", place, dashes,
-                 name, what);
+                 "%s: %s%s: unknown %s; `octet train --help-all` lists the known ones", place,
+                 dashes, name, what);
     return oct_loader_refuse(l, OCT_INVALID, OCT_REFUSED_BY_PLACE);
 }

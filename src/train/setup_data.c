@@ -1,17 +1,54 @@
 /* The data of a job, and what makes tokens of it: see setup.h. */
+#include <limits.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/checked.h"
 #include "base/fs.h"
 #include "base/strbuf.h"
 #include "io/documents.h"
 #include "train/setup.h"
 
-/* Files of the examples come from a command of their own; say so. */
-static const char *data_hint(const char *path) {
-    return strncmp(path, "data/", 5) == 0 || strncmp(path, "./data/", 7) == 0
-               ? "; `make data` makes data/kjv.txt and data/tokenizer.json, which the examples use"
-               : "";
+/* Paths of a job are relative to where the program was started, as in torchtitan. Whether `path`
+ * would be there in the job file's own folder, which goes to *folder (oct_free). */
+static bool is_beside_job(const oct_job *job, const char *path, char **folder) {
+    const char *slash = job->path ? strrchr(job->path, '/') : NULL;
+    *folder = slash ? oct_strdup(job->path) : NULL;
+    if (!*folder)
+        return false;
+    (*folder)[slash - job->path + (slash == job->path)] = '\0';
+    char *beside = oct_path_join(*folder, path);
+    bool is_there = beside && oct_path_exists(beside);
+    oct_free(beside);
+    return is_there;
+}
+
+static bool is_of_examples(const char *path) {
+    return strncmp(path, "data/", 5) == 0 || strncmp(path, "./data/", 7) == 0;
+}
+
+/* What the key names isn't there; where it may be, and where it was looked for. */
+static oct_status fail_missing(const oct_job *job, const char *key, const char *path,
+                               const char *expected, oct_error *err) {
+    char here[PATH_MAX];
+    char *folder = NULL;
+    oct_strbuf hint = {0};
+    if (path[0] != '/' && is_beside_job(job, path, &folder))
+        oct_strbuf_printf(&hint,
+                          "; it's there in %s, the job's folder, but paths are relative to where "
+                          "octet is started",
+                          folder);
+    else if (is_of_examples(path))
+        oct_strbuf_puts(&hint, "; `make data` makes data/kjv.txt and data/tokenizer.json, which "
+                               "the examples use");
+    bool relative = path[0] != '/' && getcwd(here, sizeof here);
+    oct_status status = oct_fail(err, OCT_INVALID, "%s: expected %s; '%s' doesn't exist%s%s%s",
+                                 oct_job_at(job, key), expected, path, relative ? " in " : "",
+                                 relative ? here : "", hint.text ? hint.text : "");
+    oct_strbuf_free(&hint);
+    oct_free(folder);
+    return status;
 }
 
 oct_status oct_setup_tokenizer(const oct_job *job, int64_t vocab_size, oct_tokenizer **tokenizer,
@@ -24,9 +61,7 @@ oct_status oct_setup_tokenizer(const oct_job *job, int64_t vocab_size, oct_token
     if (!oct_path_exists(path)) {
         if (!oct_job_is_set(job, key))
             return OCT_OK;
-        return oct_fail(err, OCT_INVALID,
-                        "%s: expected a tokenizer.json or its folder; '%s' doesn't exist%s",
-                        oct_job_at(job, key), path, data_hint(path));
+        return fail_missing(job, key, path, "a tokenizer.json or its folder", err);
     }
     if (oct_tokenizer_load(path, tokenizer, &cause) != OCT_OK)
         return oct_setup_fail_at(job, key, &cause, err);
@@ -47,10 +82,7 @@ static oct_status check_dataset(const oct_job *job, const char *key, const char 
                                 oct_error *err) {
     if (oct_path_exists(path))
         return OCT_OK;
-    return oct_fail(err, OCT_INVALID,
-                    "%s: expected a text, JSONL or packed file or a folder of them; '%s' "
-                    "doesn't exist%s",
-                    oct_job_at(job, key), path, data_hint(path));
+    return fail_missing(job, key, path, "a text, JSONL or packed file or a folder of them", err);
 }
 
 /* As a shell takes it: quoted where a character could mean something to it. */
@@ -146,8 +178,10 @@ oct_status oct_setup_validation(const oct_job *job, const oct_setup_data *setup,
         options.part = OCT_DATASET_HELD_OUT;
         hold_out(job, &options);
     }
-    return open_dataset(job, own ? "validation.dataset_path" : "training.dataset_path",
-                        own ? own : job->training.dataset_path, setup, &options, validation, err);
+    const char *key = own ? "validation.dataset_path" : "training.dataset_path";
+    const char *path = own ? own : job->training.dataset_path;
+    oct_status status = check_dataset(job, key, path, err);
+    return status ? status : open_dataset(job, key, path, setup, &options, validation, err);
 }
 
 oct_status oct_setup_datasets(const oct_job *job, const oct_setup_data *setup, oct_dataset **train,

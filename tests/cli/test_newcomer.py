@@ -1,5 +1,6 @@
 """The first hour: what people type who know PyTorch, torchtitan or Hugging Face, and what they are told."""
 import os
+import pty
 import re
 import shlex
 import shutil
@@ -94,6 +95,75 @@ class Newcomer(Training):
         for name in re.findall(r"examples/\S+", blocks):
             self.assertTrue(os.path.exists(os.path.join(ROOT, name)), name)
         self.assertEqual(subprocess.run(["bash", "-n"], input=blocks, text=True).returncode, 0)
+
+    def test_given_other_trainers_words_the_key_is_named(self):
+        known = set(re.findall(r"^  --([a-z0-9_.]+) ", self.accepted(["train", "--help-all"]).stdout, re.M))
+        for word, key in (("steps", "training.steps"), ("max_steps", "training.steps"), ("lr", "optimizer.lr"),
+                          ("learning-rate", "optimizer.lr"), ("batch_size", "training.local_batch_size"),
+                          ("seq-len", "training.seq_len"), ("block_size", "training.seq_len"), ("seed", "debug.seed"),
+                          ("output_dir", "job.dump_folder"), ("data", "training.dataset_path"), ("warmup", "lr_scheduler.warmup_steps"),
+                          ("resume_from_checkpoint", "checkpoint.enable"), ("tokenizer", "model.tokenizer_path"),
+                          ("recipe", "quantize.linear.mx.recipe_name"), ("dtype", "training.mixed_precision_param"),
+                          ("stesp", "training.steps")):
+            self.assertIn(key, known)
+            for option in (["--%s=3" % word], ["--" + word, "3"]):
+                self.refused(["train", "job.toml"] + option, "--%s: unknown option; did you mean --%s?" % (word, key))
+        self.refused(["train", "job.toml", "--config=x"], "did you mean --job.config_file?")
+        self.refused(["compare", "job.toml", "--steps=3"], "did you mean --training.steps?")
+        self.refused(["compare", "job.toml", "--recipe=bf16"], "did you mean --recipes?")
+        self.refused(["train", "job.toml", "--training.batch_size=3"], "the nearest known one is --training.local_batch_size")
+        self.write("job.toml", "[training]\nmax_steps = 3\n")
+        self.refused(["train", "job.toml"], "job.toml:2: training.max_steps", "training.steps")
+        self.refused(["train", "job.toml", "--quux=3"], "--quux: unknown option; expected one of those that --help lists")
+
+    def test_given_an_override_without_its_dashes_it_is_shown_with_them(self):
+        for typed, meant in (("training.steps=5", "--training.steps=5"), ("steps=5", "--training.steps=5"),
+                             ("lr=1e-3", "--optimizer.lr=1e-3")):
+            for command in ("train", "plan", "compare"):
+                self.refused([command, "job.toml", typed], "unexpected argument '%s'; did you mean %s?" % (typed, meant))
+        self.refused(["train", "job.toml", "quux=5"], "usage: octet train")
+        self.refused(["eval", "x", "y", "steps=5"], "usage: octet eval")
+
+    def test_given_another_programs_options_those_that_there_are_are_listed(self):
+        self.refused(["generate", "x", "--max_length=5"], "expected one of --prompt, --max-new-tokens, --temperature")
+        self.refused(["eval", "x", "--tasks=5"], "expected one of --limit, --recipe, --seq-len")
+        self.refused(["tokenizer", "train", "x", "--model-type=bpe"], "expected one of --vocab-size, --output, --split")
+
+    def test_given_arguments_in_the_wrong_order_the_right_one_is_shown(self):
+        self.accepted(["train", "job.toml", "--checkpoint.enable"])
+        self.refused(["eval", "text.txt", "out"], "did you mean octet eval out text.txt?")
+        self.refused(["generate", "the lord", "out"], "unexpected argument 'out'; usage: octet generate CKPT [--prompt TEXT]")
+        self.refused(["tokenizer", "encode", "tokenizer.json", "the lord"], "the lord: no such file", "--text TEXT")
+
+    def test_given_a_job_started_from_another_folder_it_is_told_where_paths_begin(self):
+        os.makedirs(self.path("elsewhere"))
+        def run(*args):
+            return self.shell("cd elsewhere && octet " + " ".join(args)).stderr
+        beside = "'%s' doesn't exist in %s; it's there in .., the job's folder, but paths are relative to where octet is started"
+        here = os.path.realpath(self.path("elsewhere"))
+        self.assertIn(beside % ("tokenizer.json", here), run("train", "../job.toml"))
+        self.assertIn(beside % ("text.txt", here), run("train", "../job.toml", "--model.tokenizer_path=../tokenizer.json"))
+        self.accepted(["train", "job.toml", "--checkpoint.enable", "--validation.enable"])
+        self.assertIn("'text.txt' doesn't exist in " + here, run("eval", "../out"))
+        self.assertEqual(run("eval", "../out", "../text.txt"), "")
+
+    def test_given_a_dumb_terminal_it_gets_no_control_sequences(self):
+        self.accepted(["train", "job.toml", "--checkpoint.enable"])
+        for kind, expected in (("xterm", True), ("dumb", False)):
+            for command in ("eval out text.txt", "train job.toml"):
+                leader, follower = pty.openpty()
+                run = subprocess.Popen([program.OCTET] + command.split(), cwd=self.folder, stdin=follower, stdout=follower,
+                                       stderr=follower, env=dict(os.environ, TERM=kind))
+                os.close(follower)
+                seen = b""
+                try:
+                    while block := os.read(leader, 65536):
+                        seen += block
+                except OSError:  # how a terminal's end is told
+                    pass
+                os.close(leader)
+                self.assertEqual(run.wait(), 0, seen)
+                self.assertEqual(b"\x1b[" in seen, expected, seen)
 
 
 if __name__ == "__main__":

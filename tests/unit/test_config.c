@@ -211,7 +211,7 @@ static void given_a_wrong_toml_job_one_line_says_where_what_and_expected(void **
          "job.toml:1: zzzzzz: unknown section, and no section of a torchtitan job is in the file; "
          "expected job, model, training, optimizer, ..."},
         {"[zzzzzz]\n[training]\n", NULL,
-         "job.toml:1: zzzzzz: unknown section; `octet train --help` lists the known ones"},
+         "job.toml:1: zzzzzz: unknown section; `octet train --help-all` lists the known ones"},
         {"training = 3\n", NULL,
          "job.toml:1: training: a section isn't a value; expected a table of keys; got 3"},
         {"[training]\nsteps = \"ten\"\n", NULL,
@@ -344,7 +344,8 @@ static void given_a_wrong_toml_job_one_line_says_where_what_and_expected(void **
         {"", "--training.stepz=3",
          "command line: --training.stepz: unknown key; the nearest known one is --training.steps"},
         {"", "--training.foo=3",
-         "command line: --training.foo: unknown key; `octet train --help` lists the known ones"},
+         "command line: --training.foo: unknown key; `octet train --help-all` lists the known "
+         "ones"},
         {"", "--trainig.stepps=3",
          "command line: --trainig.stepps: unknown key; the nearest known one is --training.steps"},
         {"", "--training." LONG LONG LONG LONG "=3",

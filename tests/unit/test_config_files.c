@@ -142,8 +142,9 @@ static const shipped_job jobs[] = {
      HEAD MODEL("flux", "flux-debug", "") "[encoder]\nt5_encoder = \"google/t5-v1_1-base\"\n"
                                           "[training]\nclassifier_free_guidance_prob = 0.1\n",
      NAME_ERROR("18", "flux"),
-     "job.toml:21: encoder: unknown section; `octet train --help` lists the known ones\n"
-     "job.toml:24: training.classifier_free_guidance_prob: unknown key; `octet train --help` lists "
+     "job.toml:21: encoder: unknown section; `octet train --help-all` lists the known ones\n"
+     "job.toml:24: training.classifier_free_guidance_prob: unknown key; `octet train --help-all` "
+     "lists "
      "the known ones"},
     {"llama4", HEAD MODEL("llama4", "debugmodel", "") OPTIMIZER, NAME_ERROR("18", "llama4")},
     {"gpt_oss", HEAD MODEL("gpt_oss", "20b", "") OPTIMIZER, NAME_ERROR("18", "gpt_oss")},
@@ -151,14 +152,14 @@ static const shipped_job jobs[] = {
      NAME_ERROR("18", "simple_fsdp.llama3")},
     {"vision", MODEL("vlm", "debugmodel", "") "[data]\nmax_images_per_batch = 10\n",
      NAME_ERROR("2", "vlm"),
-     "job.toml:5: data: unknown section; `octet train --help` lists the known ones"},
+     "job.toml:5: data: unknown section; `octet train --help-all` lists the known ones"},
     {"a module of its own",
      "[job]\ncustom_config_module = \"torchtitan.experiments.other.job_config\"\n"
      "[hf_transformers]\nmodel = \"meta-llama/Llama-3.2-1B\"\n",
      "job.toml:2: job.custom_config_module: Python can't be imported; the keys of torchtitan-npu "
      "are built in; expected one of \"\", torchtitan_npu.config.custom_config; got "
      "\"torchtitan.experiments.other.job_config\"",
-     "job.toml:3: hf_transformers: unknown section; `octet train --help` lists the known ones"},
+     "job.toml:3: hf_transformers: unknown section; `octet train --help-all` lists the known ones"},
     {"npu: deepseek_v3 debug",
      NPU_MODULE MODEL("deepseek_v3", "671B_debug", NPU_CONVERTERS) OPTIMIZER DECAY TRAINING("")
          PARALLEL("1", EXPERTS "enable_custom_context_parallel = true\n") TAIL COMM,

@@ -1,5 +1,6 @@
 """MindSpeed MM jobs: the guide's plan on dense and expert models, its patterns, its recipes."""
 import json
+import re
 
 from program import main
 from training import Training
@@ -68,6 +69,69 @@ class Yaml(Training):
         self.assertEqual({n for n, row in self.plan().items() if not row["converted"]},
                          {"lm_head", "model.layers.0.mlp.gate", "model.layers.1.mlp.gate"})
         self.assertIn("model.layers.1.mlp.experts", self.converted())
+
+    def test_given_the_plan_in_other_words_it_is_the_same_plan(self):
+        self.job(EXPERTS)
+        with open(self.path("job.yaml")) as file:
+            text = file.read()
+        whole = self.accepted(["plan", "job.yaml", "--json"]).stdout
+        start = text.index("  quantization_plan:")
+        self.write("job.yaml", text[:start] + """  quantization_plan:
+    quant_recipe: mxfp8
+    quant_format: e4m3
+    block_size: 32
+    quant_apply_modules: ['model.layers.{*}']
+    quant_ignored_modules: ['*lm_head', '*gate']
+    converters: ['quantize.linear.mx']
+    quant_gmm: true
+""")
+        self.assertEqual(self.accepted(["plan", "job.yaml", "--json"]).stdout, whole)
+        self.write("job.yaml", text[:start].replace("  model_id", """  quant_recipe_name: mxfp8
+  quant_format: E4M3
+  quant_block_size: 32
+  quant_converters: ['quantize.linear.mx', 'quantize.moe.mx']
+  model_id"""))
+        self.assertEqual(self.accepted(["plan", "job.yaml", "--json"]).stdout, whole)
+
+    def test_given_validation_data_of_its_own_it_is_measured_as_often_as_said(self):
+        self.job()
+        with open(self.path("job.yaml")) as file:
+            text = file.read()
+        held = """  val_dataset_param:
+    dataset_type: huggingface
+    basic_parameters:
+      dataset: held.txt
+      cutoff_len: 16
+training:
+  val_interval: 2
+  val_micro_batch_size: 1
+"""
+        self.write("held.txt", "and the lord said unto them " * 40)
+        self.write("job.yaml", text.replace("training:\n", held, 1).replace("train_iters: 3", "train_iters: 4"))
+        out = self.accepted(["train", "job.yaml"]).stdout
+        self.assertEqual(re.findall(r"validate step: +(\d+) ", out), ["1", "2", "4"])  # the first, as torchtitan does
+        self.write("job.yaml", text.replace("training:\n", held.replace("val_interval: 2", "val_interval: 0"), 1))
+        self.assertNotIn("validate step:", self.accepted(["train", "job.yaml", "--job.dump_folder=other"]).stdout)
+        self.write("job.yaml", text.replace("  train_iters: 3", "  train_iters: 3\n  val_interval: 2"))
+        self.refused(["train", "job.yaml"], "training.val_interval: there is no data to validate on")
+
+    def test_given_ranges_of_layers_these_are_recomputed_and_converted(self):
+        self.job(apply="['model.layers.{1,3-5}']")
+        self.assertEqual({name.split(".")[2] for name in self.converted()}, {"1"})
+        self.job(apply="['model.layers.{0-0,1}']")
+        self.assertEqual({name.split(".")[2] for name in self.converted()}, {"0", "1"})
+        self.assertEqual(len(self.plan("--training.quantization_plan.apply_modules=model.layers.{0,1}.mlp,lm_head")), 15)
+
+    def test_given_a_model_that_is_not_here_that_comes_before_all_else(self):
+        self.job()
+        with open(self.path("job.yaml")) as file:
+            text = file.read().replace("model_id: llama", "model_id: qwen3_vl_moe").replace("seed: 5", "sead: 5")
+        self.write("job.yaml", text)
+        line = text[:text.index("sead")].count("\n") + 1
+        for command in ("train", "plan"):
+            self.refused_for([command, "job.yaml"],
+                             "job.yaml:3: model.model_id: the model isn't supported",
+                             "job.yaml:%d: training.sead: unknown key; the nearest known one is training.seed" % line)
 
     def test_given_patterns_of_the_guide_they_select_what_it_says(self):
         self.job(apply="['model.layers.0.self_attn']")

@@ -7,8 +7,9 @@
 
 #include "base/nearest.h"
 #include "config/fused.h"
+#include "config/model_args.h"
 #include "config/refusals.h"
-#include "model/args.h"
+#include "quant/recipe.h"
 
 #define FLOAT8_RECIPE "dynamic_per_tensor_E4M3_E4M3_E4M3"
 
@@ -140,6 +141,43 @@ static oct_status check_names(oct_loader *l) {
     return status;
 }
 
+/* Entry by entry; how they go together shows when the model is made. */
+static oct_status check_model_args(oct_loader *l) {
+    const oct_value *item = l->job->model.args ? l->job->model.args->items.first : NULL;
+    oct_model_args args;
+    oct_status status = oct_model_args_flavor("llama3", "debugmodel", &args, l->builder.err);
+    for (; item && !status; item = item->next)
+        status = oct_loader_refuse(l, oct_job_set_model_arg(l->job, item, &args, l->builder.err),
+                                   OCT_REFUSED_BY_PLACE);
+    return status;
+}
+
+static oct_status check_recipe(oct_loader *l, const char *key, const char *name) {
+    oct_recipe recipe;
+    oct_error cause = {0};
+    if (!name || oct_recipe_parse(name, &recipe, &cause) == OCT_OK)
+        return OCT_OK;
+    oct_status status =
+        oct_fail(l->builder.err, cause.status, "%s: %s", oct_job_at(l->job, key), cause.message);
+    return oct_loader_refuse(l, status, OCT_REFUSED_BY_PLACE);
+}
+
+/* Of the recipes that convert something. */
+static oct_status check_recipes(oct_loader *l) {
+    const oct_job *job = l->job;
+    const oct_job_list *list = &job->model.converters;
+    oct_status status = OCT_OK;
+    if (place_in(list, "quantize.linear.mx") < list->n)
+        status =
+            check_recipe(l, "quantize.linear.mx.recipe_name", job->quantize.linear.mx.recipe_name);
+    if (!status && place_in(list, "quantize.grouped_mm.mx") < list->n)
+        status = check_recipe(l, "quantize.grouped_mm.mx.recipe_name",
+                              job->quantize.grouped_mm.mx.recipe_name);
+    return status ? status
+                  : check_recipe(l, "training.quantization_plan.recipe_name",
+                                 job->quantization_plan.recipe_name);
+}
+
 /* A run writes files of names below NAMES_BYTES in `folder`, which lies in the dump folder unless
  * it is absolute, and no call takes a longer path. */
 static oct_status check_path(oct_loader *l, const char *key, const char *folder) {
@@ -227,9 +265,9 @@ static oct_status check_initial_load(oct_loader *l) {
 /* All checks, so that all that is wrong is told at once. */
 oct_status oct_loader_check(oct_loader *l) {
     static oct_status (*const checks[])(oct_loader *) = {
-        check_device, check_initial_load,   check_flavor,     check_names,
-        check_paths,  check_all_path_names, check_converters, check_selective_option,
-        check_keep,   check_last_save};
+        check_device,  check_initial_load,     check_flavor,     check_names,
+        check_paths,   check_all_path_names,   check_converters, check_model_args,
+        check_recipes, check_selective_option, check_keep,       check_last_save};
     oct_status status = OCT_OK;
     for (size_t i = 0; i < sizeof checks / sizeof *checks && !status; i++)
         status = oct_loader_refuse(l, checks[i](l), OCT_REFUSED_BY_PLACE);

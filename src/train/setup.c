@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/fs.h"
+#include "config/model_args.h"
 #include "convert/pattern.h"
 #include "base/log.h"
 #include "io/checkpoint.h"
@@ -37,33 +38,6 @@ static oct_status fail_arg(const oct_job *job, const char *name, const oct_error
     char key[256];
     snprintf(key, sizeof key, "model.args.%s", name);
     return oct_setup_fail_at(job, key, cause, err);
-}
-
-static oct_status set_arg(const oct_job *job, const oct_value *item, oct_model_args *args,
-                          oct_error *err) {
-    oct_error cause = {0};
-    oct_arg arg = {0};
-    switch (item->kind) {
-    case OCT_VALUE_INT:
-        arg = (oct_arg){.type = OCT_ARG_INT, .i = item->integer};
-        break;
-    case OCT_VALUE_DOUBLE:
-        arg = (oct_arg){.type = OCT_ARG_DOUBLE, .d = item->number};
-        break;
-    case OCT_VALUE_BOOL:
-        arg = (oct_arg){.type = OCT_ARG_BOOL, .b = item->boolean};
-        break;
-    case OCT_VALUE_STRING:
-        arg = (oct_arg){.type = OCT_ARG_TEXT, .text = item->string};
-        break;
-    default:
-        oct_fail(&cause, OCT_INVALID, "expected a number, a text or a boolean; got %s",
-                 oct_value_kind_name(item->kind));
-        return fail_arg(job, item->key, &cause, err);
-    }
-    if (oct_model_args_set(args, item->key, arg, &cause) == OCT_OK)
-        return OCT_OK;
-    return fail_arg(job, item->key, &cause, err);
 }
 
 /* Whether a message about dimensions speaks of `name`. */
@@ -133,7 +107,7 @@ oct_status oct_setup_model_args(const oct_job *job, oct_model_args *args, oct_er
         args->max_seq_len = oct_max_i64(args->max_seq_len, job->validation.seq_len);
     const oct_value *item = job->model.args ? job->model.args->items.first : NULL;
     for (; item; item = item->next) {
-        status = set_arg(job, item, args, err);
+        status = oct_job_set_model_arg(job, item, args, err);
         if (status != OCT_OK)
             return status;
     }

@@ -224,6 +224,33 @@ static void given_several_mistakes_one_report_lists_them_by_line(void **state) {
     oct_job_free(&job);
 }
 
+static void given_wrong_dimensions_and_recipes_they_are_in_the_report(void **state) {
+    (void)state;
+    oct_job job;
+    oct_error err;
+    oct_status status = load(OCT_JOB_TITAN,
+                             "[model]\nconverters = [\"quantize.linear.mx\"]\n"
+                             "[model.args]\nn_layer = 2\ndim = \"wide\"\nn_heads = 0\n"
+                             "[quantize.linear.mx]\nrecipe_name = \"mxfp9\"\n"
+                             "[quantize.grouped_mm.mx]\nrecipe_name = \"unused\"\n",
+                             "--model.args.vocab_size=1", &job, &err);
+    assert_int_equal(status, OCT_INVALID);
+    const char *lines[] = {"job.toml:4: model.args.n_layer: unknown, did you mean \"n_layers\"",
+                           "job.toml:5: model.args.dim: impossible value",
+                           "job.toml:6: model.args.n_heads: impossible value",
+                           "job.toml:8: quantize.linear.mx.recipe_name: recipe \"mxfp9\"",
+                           "command line: --model.args.vocab_size: impossible value"};
+    assert_ptr_equal(strstr(err.message, lines[0]), err.message);
+    const char *line = job.others;
+    for (size_t i = 1; i < COUNT(lines); i++) {
+        assert_ptr_equal(strstr(line, lines[i]), line);
+        line = strchr(line, '\n');
+        assert_true((line == NULL) == (i + 1 == COUNT(lines)));
+        line += line != NULL;
+    }
+    oct_job_free(&job);
+}
+
 static void given_a_model_that_is_not_here_that_is_said_first(void **state) {
     (void)state;
     oct_job job;
@@ -729,6 +756,7 @@ int main(void) {
         cmocka_unit_test(given_a_table_where_a_value_stands_what_is_in_it_is_refused),
         cmocka_unit_test(given_a_list_of_tables_their_keys_are_known_too),
         cmocka_unit_test(given_several_mistakes_one_report_lists_them_by_line),
+        cmocka_unit_test(given_wrong_dimensions_and_recipes_they_are_in_the_report),
         cmocka_unit_test(given_a_model_that_is_not_here_that_is_said_first),
         cmocka_unit_test(given_a_file_for_another_program_one_line_says_so),
         cmocka_unit_test(given_thousands_of_mistakes_the_first_are_told_and_the_rest_counted),

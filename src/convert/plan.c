@@ -409,8 +409,10 @@ oct_status oct_plan_create(oct_module *root, const oct_converter_spec *specs, in
 void oct_plan_destroy(oct_plan *plan) {
     if (!plan)
         return;
-    for (int64_t i = 0; i < plan->n_rows; i++)
+    for (int64_t i = 0; i < plan->n_rows; i++) {
         oct_free((char *)plan->rows[i].name);
+        oct_free(plan->rows[i].framework);
+    }
     for (int64_t i = 0; i < plan->n_warnings; i++)
         oct_free(plan->warnings[i]);
     oct_free(plan->rows);

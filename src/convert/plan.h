@@ -57,6 +57,8 @@ typedef struct oct_plan_row {
     const oct_recipe *recipe; /* NULL: kept in high precision */
     bool grouped;             /* experts: one grouped product */
     char reason[160];         /* "matches no pattern", "filter_fqns: \"output\"", ... */
+    char *framework;          /* what the framework itself would do otherwise (convert/framework.h);
+                                 NULL: nothing; owned by the plan */
     int64_t bytes_dense;      /* of the weight, or of all three of experts, in bf16 */
     int64_t bytes_quantized;  /* of codes and scales of the orientations that training keeps; 0 if
                                  kept */
@@ -65,6 +67,9 @@ typedef struct oct_plan_row {
 typedef struct oct_plan {
     oct_plan_row *rows;
     int64_t n_rows;
+    const struct oct_rules *rules; /* whoever made the recipes by them says so, to be printed; NULL
+                                      until then */
+    oct_dtype activation;
     char **warnings; /* for users: patterns that match nothing (with the closest names), patterns
                         that end in a number */
     int64_t n_warnings;
@@ -94,6 +99,11 @@ oct_tensor oct_plan_row_history(const oct_plan_row *row);
 /* The same for the amaxes of the step under way, which become the newest of the history: processes
  * that train together take their maxima first. */
 oct_tensor oct_plan_row_amaxes(const oct_plan_row *row);
+
+/* What holds for each role of each kind of module, by the plan's recipes and rules: lines for
+ * people, and the members "rules" and "roles" of an object, each after a comma. */
+void oct_plan_render_rules(const oct_plan *plan, oct_strbuf *text);
+void oct_plan_render_rules_json(const oct_plan *plan, oct_strbuf *text);
 
 /* The table for people, and the same as JSON; `more`: members to add, each after a comma, or NULL.
  */

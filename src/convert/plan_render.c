@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "quant/rules.h"
+
 static void shape_text(const oct_plan_row *row, char *text, size_t size) {
     size_t n = 0;
     for (int i = 0; i < row->n_dims; i++)
@@ -33,6 +35,19 @@ static totals sum(const oct_plan *plan) {
     return t;
 }
 
+static void put_framework(const oct_plan *plan, int width, oct_strbuf *text) {
+    bool any = false;
+    for (int64_t i = 0; i < plan->n_rows; i++) {
+        const oct_plan_row *row = &plan->rows[i];
+        if (!row->framework)
+            continue;
+        if (!any)
+            oct_strbuf_printf(text, "\nwhat %s itself would do otherwise:\n", plan->rules->name);
+        any = true;
+        oct_strbuf_printf(text, "%-*s  %s\n", width, row->name, row->framework);
+    }
+}
+
 void oct_plan_render(const oct_plan *plan, oct_strbuf *text) {
     int width = 8;
     for (int64_t i = 0; i < plan->n_rows; i++) {
@@ -59,6 +74,10 @@ void oct_plan_render(const oct_plan *plan, oct_strbuf *text) {
         "\nweights of these modules: %.2f MiB in bf16, %.2f MiB as planned (codes and scales for "
         "forward and backward; the fp32 masters come on top)\n",
         (double)t.bytes_dense / 0x1p20, (double)t.bytes_planned / 0x1p20);
+    if (plan->rules) {
+        oct_plan_render_rules(plan, text);
+        put_framework(plan, width, text);
+    }
     for (int64_t i = 0; i < plan->n_warnings; i++)
         oct_strbuf_printf(text, "warning: %s\n", plan->warnings[i]);
 }
@@ -91,6 +110,11 @@ static void json_row(oct_strbuf *text, const oct_plan_row *row) {
         oct_strbuf_puts(text, "null");
     oct_strbuf_puts(text, ", \"why\": ");
     json_string(text, row->reason);
+    oct_strbuf_puts(text, ", \"framework\": ");
+    if (row->framework)
+        json_string(text, row->framework);
+    else
+        oct_strbuf_puts(text, "null");
     oct_strbuf_printf(text, ", \"bytes_bf16\": %lld, \"bytes_quantized\": %lld}",
                       (long long)row->bytes_dense, (long long)row->bytes_quantized);
 }
@@ -107,9 +131,12 @@ void oct_plan_render_json(const oct_plan *plan, const char *more, oct_strbuf *te
         oct_strbuf_puts(text, i ? ", " : "");
         json_string(text, plan->warnings[i]);
     }
+    oct_strbuf_puts(text, "]");
+    if (plan->rules)
+        oct_plan_render_rules_json(plan, text);
     oct_strbuf_printf(
         text,
-        "],\n  \"linears\": %lld,\n  \"linears_converted\": %lld,\n  \"experts\": %lld,\n"
+        ",\n  \"linears\": %lld,\n  \"linears_converted\": %lld,\n  \"experts\": %lld,\n"
         "  \"experts_converted\": %lld,\n  \"bytes_bf16\": %lld,\n  \"bytes_planned\": %lld%s\n}\n",
         (long long)t.n_linears, (long long)t.n_linears_converted, (long long)t.n_experts,
         (long long)t.n_experts_converted, (long long)t.bytes_dense, (long long)t.bytes_planned,

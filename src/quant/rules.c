@@ -25,7 +25,8 @@ static const char *const output_and_gate[] = {"output", "router.gate"};
 #define TITAN_FSDP "torchtitan/models/llama3/infra/parallelize.py"
 
 static const oct_rules table[OCT_N_RULE_SETS] = {
-    [OCT_RULES_OCTET] = {.name = "octet",
+    [OCT_RULES_OCTET] = {.set = OCT_RULES_OCTET,
+                         .name = "octet",
                          .linears = RCEIL,
                          .experts = RCEIL,
                          .hif8_target = FINE_TARGETS,
@@ -34,7 +35,8 @@ static const oct_rules table[OCT_N_RULE_SETS] = {
                          .filter_fqns = output_and_gate,
                          .n_filter_fqns = 2},
     [OCT_RULES_TORCHTITAN_NPU] =
-        {.name = "torchtitan-npu@0.2.2",
+        {.set = OCT_RULES_TORCHTITAN_NPU,
+         .name = "torchtitan-npu@0.2.2",
          .linears = RCEIL,
          .experts = {OCT_SCALE_RCEIL, OCT_SCALE_FLOOR},
          .hif8_target = FULL_TARGETS,
@@ -51,7 +53,8 @@ static const oct_rules table[OCT_N_RULE_SETS] = {
          .groups_source = NPU_EXPERTS ": GMMFunctionHif8.quantize",
          .gradient_source = NPU_LINEAR ": output_dtype=x.dtype; " TITAN_FSDP ": reduce_dtype"},
     [OCT_RULES_MINDSPEED] =
-        {.name = "mindspeed@2026-07",
+        {.set = OCT_RULES_MINDSPEED,
+         .name = "mindspeed@2026-07",
          .linears = FLOOR,
          .experts = FLOOR,
          .hif8_target = FINE_TARGETS,
@@ -67,7 +70,8 @@ static const oct_rules table[OCT_N_RULE_SETS] = {
          .groups_source = "mindspeed/core/transformer/moe/grouped_matmul_util.py: "
                           "TensorwiseGMMFunction",
          .gradient_source = FSDP2_LINEAR ": output_dtype=weight_dtype"},
-    [OCT_RULES_TORCHTITAN] = {.name = "torchtitan@0.2.2",
+    [OCT_RULES_TORCHTITAN] = {.set = OCT_RULES_TORCHTITAN,
+                              .name = "torchtitan@0.2.2",
                               .linears = FLOOR,
                               .experts = RCEIL,
                               .hif8_target = FINE_TARGETS, /* which it doesn't know */

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "convert/framework.h"
 #include "model/hf_names.h"
 #include "quant/rules.h"
 #include "train/setup.h"
@@ -153,6 +154,18 @@ static oct_status read_mindspeed(oct_conversion *c, const oct_job *job, oct_erro
     return status;
 }
 
+static oct_status note_rules(oct_conversion *c, const oct_job *job, oct_error *err) {
+    const oct_job_mx *linear = &job->quantize.linear.mx, *experts = &job->quantize.grouped_mm.mx;
+    const oct_framework_facts facts = {
+        .rules = c->rules,
+        .gathers_linears = linear->enable_fsdp_low_precision_all_gather,
+        .gathers_experts = experts->enable_fsdp_low_precision_all_gather};
+    c->plan->rules = c->rules;
+    c->plan->activation = c->activation;
+    return oct_plan_note_framework(c->plan, c->specs, c->n_specs, &facts) ? oct_fail_memory(err)
+                                                                          : OCT_OK;
+}
+
 oct_status oct_conversion_create(const oct_job *job, oct_model *model, oct_conversion **out,
                                  oct_error *err) {
     bool yaml = job->form == OCT_JOB_MINDSPEED;
@@ -174,6 +187,8 @@ oct_status oct_conversion_create(const oct_job *job, oct_model *model, oct_conve
     if (status == OCT_OK)
         status = oct_plan_create(oct_model_root(model), c->specs, c->n_specs, yaml,
                                  yaml ? oct_hf_namer_name : NULL, &namer, &c->plan, err);
+    if (status == OCT_OK)
+        status = note_rules(c, job, err);
     if (status == OCT_OK)
         *out = c;
     else

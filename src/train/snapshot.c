@@ -2,7 +2,7 @@
  *
  * state.json holds {"version": 1, "steps_done", "n_consumed", "n_tokens_seen", "seed": decimal
  * text, "model_only", "tokenizer": path or null, "data_tokens": of the training data, "overrides":
- * [the command line's]}. Invariant:
+ * [the command line's], "rules": as quantize.rules names them}. Invariant:
  * what is read back is all that the next step depends on, so a resumed run computes the same bits.
  */
 #include <errno.h>
@@ -18,6 +18,7 @@
 #include "kernel/select.h"
 #include "op/elementwise.h"
 #include "train/collect.h"
+#include "quant/rules.h"
 #include "train/held.h"
 #include "train/setup.h"
 #include "train/state.h"
@@ -53,12 +54,12 @@ static char *render_state(const oct_trainer *t) {
     json_t *overrides = json_array();
     for (int i = 0; i < t->options.n_overrides; i++)
         json_array_append_new(overrides, json_string(t->options.overrides[i]));
-    json_t *state =
-        json_pack("{s:i, s:I, s:I, s:I, s:s, s:b, s:s?, s:I, s:o}", "version", STATE_VERSION,
-                  "steps_done", (json_int_t)t->steps_done, "n_consumed", (json_int_t)t->n_consumed,
-                  "n_tokens_seen", (json_int_t)t->n_tokens_seen, "seed", seed, "model_only",
-                  is_model_only(t), "tokenizer", tokenizer, "data_tokens",
-                  (json_int_t)oct_dataset_n_tokens(t->train), "overrides", overrides);
+    json_t *state = json_pack(
+        "{s:i, s:I, s:I, s:I, s:s, s:b, s:s?, s:I, s:o, s:s}", "version", STATE_VERSION,
+        "steps_done", (json_int_t)t->steps_done, "n_consumed", (json_int_t)t->n_consumed,
+        "n_tokens_seen", (json_int_t)t->n_tokens_seen, "seed", seed, "model_only", is_model_only(t),
+        "tokenizer", tokenizer, "data_tokens", (json_int_t)oct_dataset_n_tokens(t->train),
+        "overrides", overrides, "rules", oct_job_rules(t->job)->name);
     char *text = state ? json_dumps(state, JSON_INDENT(1)) : NULL;
     json_decref(state);
     free(tokenizer);
@@ -378,13 +379,13 @@ static void warn_of_other_kernels(const oct_trainer *t, const oct_checkpoint *fr
  * and learning rates aren't here: those are changed on purpose. */
 static const char *const deciding_keys[] = {
     "model.converters",
+    "quantize.rules",
     "quantize.linear.mx.recipe_name",
     "quantize.linear.mx.filter_fqns",
     "quantize.linear.mx.scale_mode",
     "quantize.grouped_mm.mx.recipe_name",
     "quantize.grouped_mm.mx.fqns",
     "quantize.grouped_mm.mx.scale_mode",
-    "training.quantization_plan.recipe_name",
     "training.quantization_plan.apply_modules",
     "training.quantization_plan.ignored_modules",
     "training.mixed_precision_param",

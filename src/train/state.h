@@ -14,7 +14,8 @@
 #include "train/trainer.h"
 
 struct oct_trainer {
-    const oct_job *job;
+    const oct_job *job; /* `own`: the caller's with the rules that a checkpoint goes on by */
+    oct_job own;        /* which only borrows: never freed */
     oct_trainer_options options;
     oct_claim folder;            /* the first rank's: the dump folder */
     oct_claim checkpoint_folder; /* and that of the checkpoints, where it may lie elsewhere */

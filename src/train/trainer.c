@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "train/clock.h"
 #include "quant/rules.h"
+#include "train/rules_record.h"
 #include "train/setup.h"
 #include "train/state.h"
 #include "train/validate.h"
@@ -245,7 +246,10 @@ static oct_status log_gathers(const oct_trainer *t, oct_error *err) {
 }
 
 static oct_status prepare(oct_trainer *t, oct_error *err) {
-    oct_status status = plan_batches(t, err);
+    oct_status status =
+        t->options.start == OCT_START_FRESH ? OCT_OK : oct_rules_adopt(&t->own, err);
+    if (status == OCT_OK)
+        status = plan_batches(t, err);
     if (status == OCT_OK)
         status = create_model(t, err);
     return status == OCT_OK ? create_batches(t, err) : status;
@@ -269,7 +273,8 @@ oct_status oct_trainer_create(const oct_job *job, const oct_trainer_options *opt
     *out = NULL;
     if (!t)
         return oct_fail_memory(err);
-    t->job = job;
+    t->own = *job;
+    t->job = &t->own;
     t->options = *options;
     t->last_saved = -1;
     t->seed = job->debug.seed >= 0 ? (uint64_t)job->debug.seed : 0;

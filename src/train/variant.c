@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/fs.h"
 #include "quant/recipe.h"
+#include "train/rules_record.h"
 
 enum { MAX_EXTRA = 4 };
 
@@ -69,7 +70,23 @@ static void titan_extras(const oct_job *job, const char *recipe, extras *e) {
                       strcasecmp(recipe, "fp32") == 0 ? "float32" : "bfloat16");
 }
 
-static void mindspeed_extras(const char *recipe, extras *e) {
+/* Whether the overrides hold `--key` or `--key=...`. */
+static bool overrides_set(const char *const *overrides, int n, const char *key) {
+    size_t length = strlen(key);
+    for (int i = 0; i < n; i++)
+        if (strncmp(overrides[i], key, length) == 0 &&
+            (overrides[i][length] == '=' || !overrides[i][length]))
+            return true;
+    return false;
+}
+
+/* A recipe that the command line gives linears or experts alone would win over the variant's. */
+static void mindspeed_extras(const char *const *overrides, int n, const char *recipe, extras *e) {
+    static const char *const keys[] = {"--quantize.linear.mx.recipe_name",
+                                       "--quantize.grouped_mm.mx.recipe_name"};
+    for (size_t i = 0; i < 2 && !is_high_precision(recipe); i++)
+        if (overrides_set(overrides, n, keys[i]))
+            oct_strbuf_printf(&e->text[e->n++], "%s=%s", keys[i], recipe);
     oct_strbuf_printf(&e->text[e->n++], "--training.quantization_plan.recipe_name=%s",
                       is_high_precision(recipe) ? "none" : recipe);
 }
@@ -106,7 +123,7 @@ oct_status oct_variant_load(const char *path, const char *const *overrides, int 
     if (status != OCT_OK || !recipe)
         return status;
     if (job->form == OCT_JOB_MINDSPEED)
-        mindspeed_extras(recipe, &e);
+        mindspeed_extras(overrides, n_overrides, recipe, &e);
     else
         titan_extras(job, recipe, &e);
     oct_job_free(job);
@@ -141,6 +158,17 @@ static oct_status read_overrides(const oct_checkpoint *from, const json_t *state
     return OCT_OK;
 }
 
+/* The rules that it was trained by, whatever the job's words mean to this version. */
+static oct_status take_rules(const oct_checkpoint *from, oct_job *job, oct_error *err) {
+    const oct_rules *rules;
+    bool recorded;
+    oct_status status = oct_rules_read(oct_checkpoint_state(from), oct_checkpoint_path(from),
+                                       &rules, &recorded, err);
+    if (status == OCT_OK)
+        oct_job_set_rules(job, rules);
+    return status;
+}
+
 oct_status oct_variant_load_saved(const oct_checkpoint *from, const char *recipe, oct_job *job,
                                   oct_error *err) {
     const char **overrides = NULL;
@@ -155,6 +183,8 @@ oct_status oct_variant_load_saved(const oct_checkpoint *from, const char *recipe
         path ? read_overrides(from, state, &overrides, &n, err) : oct_fail_memory(err);
     if (status == OCT_OK)
         status = oct_variant_load(path, overrides, n, recipe, job, err);
+    if (status == OCT_OK)
+        status = take_rules(from, job, err);
     oct_free(path);
     oct_free(overrides);
     json_decref(state);

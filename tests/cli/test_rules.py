@@ -1,0 +1,192 @@
+"""quantize.rules as a user meets it: what plan says of each framework, what a YAML job's options do, and resuming."""
+import ctypes
+import ctypes.util
+import json
+import re
+
+from program import main
+from test_yaml import EXPERTS, Yaml
+from training import Training
+
+YAML_JOB = Yaml.job
+del Yaml  # its own tests run in its own file
+
+MX = "--model.converters=quantize.linear.mx"
+EXPERTS_TOML = ["--model.name=deepseek_v3", "--model.flavor=demo", "--model.converters=npu_gmm,quantize.linear.mx,"
+                "quantize.grouped_mm.mx", "--model.args.moe_inter_dim=40", "--model.args.num_experts=4",
+                "--model.args.top_k=2", "--model.args.num_expert_groups=1", "--model.args.num_limited_groups=1"]
+
+
+class Rules(Training):
+    job = YAML_JOB
+
+    def whole_plan(self, *args):
+        return json.loads(self.accepted(["plan", *args, "--json"]).stdout)
+
+    def notes(self, *args):
+        return {row["name"]: row["framework"] or "" for row in self.whole_plan(*args)["modules"]}
+
+    def losses(self, *args, folder="losses"):
+        self.accepted(["train", *args, "--job.dump_folder=" + folder])
+        with open(self.path(folder, "metrics.jsonl")) as file:
+            return [json.loads(line)["loss"] for line in file]
+
+    # ---- plan ----
+
+    def test_given_each_set_plan_tells_what_holds_for_each_role(self):
+        modes = {"octet": ("rceil", "rceil"), "torchtitan-npu@0.2.2": ("rceil", "rceil"),
+                 "mindspeed@2026-07": ("floor", "floor"), "torchtitan@0.2.2": ("floor", "floor")}
+        targets = {"octet": [15, 15, 224], "torchtitan-npu@0.2.2": [32768] * 3, "mindspeed@2026-07": [15, 15, 224],
+                   "torchtitan@0.2.2": [15, 15, 224]}
+        for name in modes:
+            plan = self.whole_plan("job.toml", MX, "--quantize.rules=" + name)
+            self.assertEqual(plan["rules"], name)
+            self.assertEqual([(r["role"], (r["scale_mode"], r["wgrad_scale_mode"])) for r in plan["roles"]],
+                             [(role, modes[name]) for role in ("input", "weight", "gradient")])
+            self.assertEqual("rounded to bf16" in plan["weight_gradients"], name != "octet")
+            self.assertEqual("bf16" in plan["roles"][1]["from"], name != "octet")
+            plan = self.whole_plan("job.toml", MX, "--quantize.rules=" + name, "--quantize.linear.mx.recipe_name=hif8")
+            self.assertEqual([r["target"] for r in plan["roles"]], targets[name])
+            text = self.accepted(["plan", "job.toml", MX, "--quantize.rules=" + name]).stdout
+            self.assertIn("rules: " + name, text)
+            self.assertRegex(text, r"linears +weight +E4M3 .*scale: %s" % modes[name][0])
+        self.assertEqual(self.whole_plan("job.toml", MX)["rules"], "torchtitan-npu@0.2.2")
+        experts = [r for r in self.whole_plan("job.toml", *EXPERTS_TOML)["roles"] if r["modules"] == "experts"]
+        self.assertEqual([(r["scale_mode"], r["wgrad_scale_mode"]) for r in experts],
+                         [("rceil", "floor"), ("rceil", "rceil"), ("rceil", "floor")])
+        self.assertIn("rceil, in wgrad floor", self.accepted(["plan", "job.toml", *EXPERTS_TOML]).stdout)
+
+    def test_given_a_scale_mode_it_wins_over_rules_and_names(self):
+        for recipe in ("mxfp8", "mxfp8_cublas"):
+            plan = self.whole_plan("job.toml", *EXPERTS_TOML, "--quantize.grouped_mm.mx.recipe_name=" + recipe,
+                                   "--quantize.grouped_mm.mx.scale_mode=even")
+            self.assertEqual({r[k] for r in plan["roles"] if r["modules"] == "experts"
+                              for k in ("scale_mode", "wgrad_scale_mode")}, {"even"})
+
+    def test_given_experts_of_hif8_plan_says_how_rows_share_scales(self):
+        hif8 = ["--quantize.linear.mx.recipe_name=hif8", "--quantize.grouped_mm.mx.recipe_name=hif8"]
+        for more, scales, note in (([], "one an expert's rows", 'groups = "upstream" reproduces it'),
+                                   (["--quantize.grouped_mm.mx.groups=upstream"], "equal parts", "are reproduced"),
+                                   (["--quantize.rules=mindspeed@2026-07"], "for all experts' rows", "refused: FSDP2")):
+            plan = self.whole_plan("job.toml", *EXPERTS_TOML, *hif8, *more)
+            inputs = [r for r in plan["roles"] if r["modules"] == "experts" and r["role"] == "input"]
+            self.assertIn(scales, inputs[0]["scales"])
+            notes = [row["framework"] for row in plan["modules"] if row["name"].endswith("moe.experts")]
+            self.assertIn(note, notes[0])
+
+    def test_given_torchtitan_npu_what_it_skips_and_refuses_is_told(self):
+        notes = self.notes("job.toml", *EXPERTS_TOML)
+        self.assertIn("skipped: 0.2.2 looks for the product", notes["layers.1.moe.experts"])
+        self.assertEqual(notes["layers.1.attention.wo"], "")
+        notes = self.notes("job.toml", MX, "--quantize.linear.mx.recipe_name=mxfp8_cublas")
+        self.assertIn("refused: recipe_name is mxfp8 or hif8", notes["layers.0.attention.wq"])
+        self.assertEqual(notes["output"], "")
+        self.assertEqual(set(self.notes("job.toml", MX, "--quantize.rules=octet").values()), {""})
+
+    def test_given_torchtitan_dimensions_that_16_does_not_divide_are_told(self):
+        args = ["job.toml", MX, "--quantize.rules=torchtitan@0.2.2", "--model.args.hidden_dim=100"]
+        notes = self.notes(*args, "--quantize.linear.mx.recipe_name=mxfp8_cublas")
+        self.assertIn("divisible by 16; these are 100 and 64", notes["layers.0.feed_forward.w1"])
+        self.assertEqual(notes["layers.0.attention.wq"], "")
+        self.assertIn("refused: linears take mxfp8_cublas", self.notes(*args)["layers.0.attention.wq"])
+        notes = self.notes("job.toml", *EXPERTS_TOML, "--quantize.rules=torchtitan@0.2.2")
+        self.assertIn("skipped: quantize.grouped_mm.mx.fqns names nothing", notes["layers.1.moe.experts"])
+
+    def test_given_mindspeed_its_gather_matcher_and_recipes_are_told(self):
+        self.job(EXPERTS)
+        notes = self.notes("job.yaml")
+        self.assertIn("divisible by 64; these are 32 and 64", notes["model.layers.0.self_attn.k_proj"])
+        self.assertEqual(notes["model.layers.0.self_attn.q_proj"], "")
+        self.assertEqual(notes["model.layers.0.mlp.gate"], "")  # '*gate' finds it
+        self.assertIn("divisible by 64", notes["model.layers.0.mlp.experts"])
+        off = "--training.quantization_plan.no-enable_fsdp_low_precision_all_gather"
+        self.assertNotIn("divisible", "".join(self.notes("job.yaml", off).values()))
+        self.job(EXPERTS, ignored="['lm_head', 'gate']")
+        notes = self.notes("job.yaml")
+        self.assertRegex(notes["model.layers.0.mlp.gate"], r'converted: .* "gate" doesn.t find it; write "\*\.gate" \(mind')
+        self.assertEqual(notes["lm_head"], "")
+        self.job(apply="['model.layers.0.self_attn']")
+        self.assertIn("skipped: the first of apply_modules", self.notes("job.yaml")["model.layers.0.self_attn.q_proj"])
+        self.job(recipe="hif8")
+        self.assertIn("refused: FSDP2 takes mxfp8 and mxfp8-32x32", self.notes("job.yaml")["model.layers.0.self_attn.q_proj"])
+
+    # ---- options count ----
+
+    def test_given_recipes_on_the_command_line_of_a_yaml_job_they_are_trained(self):
+        self.job()
+        planned = self.losses("job.yaml")
+        given = self.losses("job.yaml", "--quantize.linear.mx.recipe_name=hif8", folder="given")
+        self.job(recipe="hif8")
+        self.assertEqual(given, self.losses("job.yaml", folder="hif8"))
+        self.assertNotEqual(given, planned)
+        self.job()
+        for i, option in enumerate(("--quantize.linear.mx.scale_mode=rceil", "--quantize.rules=octet")):
+            self.assertNotEqual(self.losses("job.yaml", option, folder=str(i)), planned)
+        self.refused(["train", "job.yaml", "--model.converters=quantize.linear.mx"], "quant_converters")
+        self.refused(["train", "job.yaml", "--training.quantization_plan.recipe_name="], "the name is empty")
+        self.assertEqual(self.whole_plan("job.yaml", "--training.quantization_plan.recipe_name=none")["linears_converted"], 0)
+
+    def test_given_rules_in_a_file_of_either_form_they_hold(self):
+        self.job()
+        with open(self.path("job.yaml"), "a") as file:
+            file.write("quantize:\n  rules: octet\n")
+        self.assertEqual(self.whole_plan("job.yaml")["rules"], "octet")
+        with open(self.path("job.toml"), "a") as file:
+            file.write('[quantize]\nrules = "mindspeed@2026-07"\n')
+        self.assertEqual(self.whole_plan("job.toml", MX)["rules"], "mindspeed@2026-07")
+        self.refused(["plan", "job.toml", "--quantize.rules=mindspeed"], "quantize.rules", "mindspeed@2026-07")
+
+    def test_given_a_run_one_line_says_which_rules_are_in_force(self):
+        for args, name in (([], "torchtitan-npu@0.2.2"), (["--quantize.rules=octet"], "octet")):
+            out = self.accepted(["train", "job.toml", *args]).stdout
+            self.assertEqual(re.findall(r"Rules in force: (\S+)", out), [name])
+
+    # ---- checkpoints ----
+
+    def forget_the_rules(self, folder):
+        """Makes a checkpoint one of a version that knew no rules."""
+        lib = ctypes.CDLL(ctypes.util.find_library("xxhash") or "libxxhash.so.0")
+        lib.XXH3_64bits.restype = ctypes.c_uint64
+        lib.XXH3_64bits.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+        with open(self.path(folder, "state.json")) as file:
+            state = json.load(file)
+        self.assertIn(state.pop("rules"), ("octet", "torchtitan-npu@0.2.2"))
+        text = json.dumps(state)
+        with open(self.path(folder, "state.json"), "rb") as file:
+            old = file.read()
+        with open(self.path(folder, "manifest.json")) as file:
+            manifest = file.read()
+        before = "%016x" % lib.XXH3_64bits(old, len(old))
+        self.assertIn(before, manifest)
+        manifest = manifest.replace(before, "%016x" % lib.XXH3_64bits(text.encode(), len(text)))
+        manifest = re.sub(r'("state\.json": \{[^}]*"bytes": )\d+', r"\g<1>%d" % len(text), manifest)
+        self.write(folder + "/state.json", text)
+        self.write(folder + "/manifest.json", manifest)
+
+    def test_given_a_checkpoint_that_records_no_rules_the_run_goes_on_by_octets(self):
+        run = ["job.toml", MX, "--checkpoint.enable"]
+        whole = self.losses(*run, "--quantize.rules=octet", folder="whole")
+        self.losses(*run, "--quantize.rules=octet", "--training.steps=2", "--lr_scheduler.total_steps=4", folder="old")
+        self.forget_the_rules("old/checkpoint/step-2")
+        result = self.accepted(["train", *run, "--lr_scheduler.total_steps=4", "--job.dump_folder=old"])
+        out = result.stdout + result.stderr
+        self.assertRegex(out, r"WARNING.*goes on with quantize.rules = octet.*a version that knew no others")
+        self.assertIn("Rules in force: octet", out)
+        self.assertNotIn("resumed with another quantize", out)
+        with open(self.path("old", "metrics.jsonl")) as file:
+            self.assertEqual([json.loads(line)["loss"] for line in file], whole)
+        with open(self.path("old", "checkpoint", "step-4", "state.json")) as file:
+            self.assertEqual(json.load(file)["rules"], "octet")
+
+    def test_given_a_checkpoint_of_other_rules_it_goes_on_by_them_unless_told(self):
+        run = ["train", "job.toml", MX, "--checkpoint.enable"]
+        self.accepted(run + ["--quantize.rules=mindspeed@2026-07", "--training.steps=2"])
+        result = self.accepted(run + ["--training.steps=4"])
+        self.assertIn("Rules in force: mindspeed@2026-07", result.stdout)
+        result = self.accepted(run + ["--training.steps=6", "--quantize.rules=framework"])
+        self.assertIn("Rules in force: torchtitan-npu@0.2.2", result.stdout)
+        self.assertIn("resumed with another quantize.rules", result.stdout + result.stderr)
+
+
+if __name__ == "__main__":
+    main()

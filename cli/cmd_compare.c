@@ -376,7 +376,8 @@ oct_status cli_compare(int argc, char **argv, oct_error *err) {
     const char *recipes = "bf16,mxfp8,hif8", *report = NULL;
     const cli_option options[] = {
         {"recipes", CLI_NAME, &recipes, "LIST",
-         "bf16, fp32, mxfp8, hif8, hif8_full_range, ...; default: bf16,mxfp8,hif8", 0, 0},
+         "bf16, fp32, mxfp8, hif8, hif8_full_range, hif8_15_224, ...; default: bf16,mxfp8,hif8", 0,
+         0},
         {"report", CLI_NAME, &report, "FILE", "default: <dump_folder>/compare/report.html", 0, 0}};
     const cli_spec spec = {
         .usage = "octet compare CONFIG [--recipes LIST] [--report FILE] [--section.key=value ...]",

@@ -189,6 +189,7 @@ typedef struct problem_spec {
     oct_dtype c_dtype;
     oct_accumulate accumulate;
     bool has_bias;
+    oct_dtype sum_dtype;
     placement where;
     uint64_t stream;
 } problem_spec;
@@ -215,6 +216,8 @@ static void define_c(const test_problem *t) {
         for (int64_t j = 0; j < p->N; j++) {
             int64_t at = i * p->ld_c + j;
             float acc = exact_sum(t->a.decoded + i * p->K, t->b.decoded + j * p->K, p->K);
+            if (p->sum_dtype == OCT_BF16)
+                acc = oct_bf16_decode(oct_bf16_encode(acc));
             if (p->accumulate == OCT_ADD_TO_OUTPUT)
                 acc = load_c(p, at) + acc;
             if (p->bias)
@@ -247,7 +250,8 @@ static test_problem make_problem(const problem_spec *s) {
                                    .c_dtype = s->c_dtype,
                                    .ld_c = ld_c,
                                    .accumulate = s->accumulate,
-                                   .bias = s->has_bias ? (float *)(void *)t.bias.data : NULL};
+                                   .bias = s->has_bias ? (float *)(void *)t.bias.data : NULL,
+                                   .sum_dtype = s->sum_dtype};
     t.c_before = oct_malloc(t.c.n_bytes);
     t.c_expected = oct_malloc(t.c.n_bytes);
     assert_true(t.c_before && t.c_expected);
@@ -363,6 +367,7 @@ static void given_every_pair_of_operands_the_product_is_exact(void **state) {
                               .c_dtype = turn % 3 ? OCT_F32 : OCT_BF16,
                               .accumulate = turn / 2 % 2 ? OCT_ADD_TO_OUTPUT : OCT_OVERWRITE,
                               .has_bias = turn / 4 % 2,
+                              .sum_dtype = turn / 8 % 2 ? OCT_BF16 : OCT_F32,
                               .where = (placement)(turn % N_PLACEMENTS),
                               .stream = turn * 100};
             check_spec(&s, 2);
@@ -403,6 +408,7 @@ static void given_every_depth_and_thin_shapes_the_product_is_exact(void **state)
                                   .c_dtype = variant == 3 ? OCT_BF16 : OCT_F32,
                                   .accumulate = variant == 1 ? OCT_ADD_TO_OUTPUT : OCT_OVERWRITE,
                                   .has_bias = variant >= 2,
+                                  .sum_dtype = i % 2 ? OCT_BF16 : OCT_F32,
                                   .where = (placement)((i + (uint64_t)d) % N_PLACEMENTS),
                                   .stream = 200000 + i * 100 + (uint64_t)d};
                 check_spec(&s, 1);
@@ -752,6 +758,50 @@ static void check_aligned_is_stable(const char *set) {
         free_problem(&problems[i]);
 }
 
+/* A sum that is rounded before it is added: the plain product's bits, rounded, whatever way C is
+ * written otherwise. */
+static void check_rounded_sums(const char *set) {
+    static const int64_t shapes[][3] = {
+        {5, 40, 70}, {64, 96, 600}, {330, 832, 1100}, {70, 2100, 40}, {33, 8000, 513}};
+    for (uint64_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        problem_spec s = {.M = shapes[i][0],
+                          .N = shapes[i][1],
+                          .K = shapes[i][2],
+                          .a = specs[4 + i % 2],
+                          .b = specs[4 + (i + 1) % 2],
+                          .c_dtype = OCT_F32,
+                          .accumulate = OCT_ADD_TO_OUTPUT,
+                          .sum_dtype = OCT_BF16,
+                          .stream = 800000 + i * 100};
+        test_problem t = make_problem(&s), *list[] = {&t};
+        oct_gemm_problem plain = t.problem;
+        float *sums = oct_malloc_array((size_t)(s.M * s.N), sizeof *sums);
+        plain.c = sums;
+        plain.ld_c = s.N;
+        plain.accumulate = OCT_OVERWRITE;
+        plain.sum_dtype = OCT_F32;
+        void *workspace = oct_malloc(oct_gemm_workspace(&plain, 1, OCT_GEMM_ALIGNED));
+        assert_true(sums && workspace);
+        oct_gemm(&plain, 1, OCT_GEMM_ALIGNED, workspace);
+        memcpy(t.c.data, t.c_before, t.c.n_bytes);
+        for (int64_t r = 0; r < s.M; r++)
+            for (int64_t k = 0; k < s.N; k++)
+                ((float *)(void *)t.c.data)[r * t.problem.ld_c + k] +=
+                    oct_bf16_decode(oct_bf16_encode(sums[r * s.N + k]));
+        memcpy(t.c_expected, t.c.data, t.c.n_bytes);
+        run_problems(list, 1, OCT_GEMM_ALIGNED);
+        check_exact(&t, set, oct_threads());
+        free_problem(&t);
+        oct_free(sums);
+        oct_free(workspace);
+    }
+}
+
+static void given_a_sum_that_is_rounded_first_it_is_the_plain_products(void **state) {
+    (void)state;
+    for_each_aligned_set(check_rounded_sums);
+}
+
 static void given_aligned_products_threads_and_batches_change_no_bit(void **state) {
     (void)state;
     const int threads_before = oct_threads();
@@ -984,6 +1034,7 @@ int main(void) {
         cmocka_unit_test(given_any_operands_aligned_products_meet_the_error_bound),
         cmocka_unit_test(given_few_rows_aligned_products_meet_the_error_bound),
         cmocka_unit_test(given_tiny_scales_few_rows_meet_the_error_bound),
+        cmocka_unit_test(given_a_sum_that_is_rounded_first_it_is_the_plain_products),
         cmocka_unit_test(given_aligned_products_threads_and_batches_change_no_bit),
         cmocka_unit_test(given_large_outputs_each_block_is_what_it_is_alone),
         cmocka_unit_test(given_codes_of_every_kind_kernels_that_do_not_round_hold_their_values),

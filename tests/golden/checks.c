@@ -9,38 +9,22 @@
 
 #include "../kernels/levels.h"
 #include "base/alloc.h"
-#include "golden.h"
+#include "expect.h"
 #include "kernel/gemm_kernels.h"
 
-enum {
-    COPIES = 67,    /* of a single value: whole vectors of any width and a tail */
-    LINES = 19,     /* equal rows or columns of a matrix */
-    MAX_N = 1 << 16 /* elements of one row of a file */
-};
+enum { MAX_N = 1 << 16 /* elements of one row of a file */ };
 
 static const char *const fp8_names[] = {"e4m3", "e5m2", "hif8"};
 static const oct_dtype fp8_dtypes[] = {OCT_E4M3, OCT_E5M2, OCT_HIF8};
 static const char *const mode_names[] = {"floor", "ceil", "even", "rceil"}; /* oct_scale_mode */
 
-static size_t get_sets(const kernel_set **out) {
+size_t golden_sets(const kernel_set **out) {
     static kernel_set sets[MAX_KERNEL_SETS];
     static size_t n;
     if (n == 0)
         n = kernel_sets(sets);
     *out = sets;
     return n;
-}
-
-static float to_float(uint32_t bits) {
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-static uint32_t to_bits(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
 }
 
 /* "When the expected value is a NaN, accept any NaN of that type." */
@@ -63,16 +47,8 @@ static bool same(oct_dtype format, uint32_t expected, uint32_t got) {
     return expected == got || (is_nan_code(format, expected) && is_nan_code(format, got));
 }
 
-/* The verdict on one row. */
-typedef struct verdict {
-    const golden_row *row;
-    FILE *log;
-    bool agrees;
-} verdict;
-
-/* Compares one value; says who disagrees, once a row. */
-static void expect(verdict *v, oct_dtype format, uint32_t expected, uint32_t got, const char *who,
-                   const char *what) {
+void expect(verdict *v, oct_dtype format, uint32_t expected, uint32_t got, const char *who,
+            const char *what) {
     if (same(format, expected, got))
         return;
     if (v->agrees && v->log) {
@@ -90,7 +66,7 @@ static void expect_packed(verdict *v, oct_dtype format, uint8_t code, uint8_t sc
                           uint32_t expected) {
     enum { MAX_PANEL = 64 };
     const kernel_set *sets;
-    size_t n_sets = get_sets(&sets);
+    size_t n_sets = golden_sets(&sets);
     uint8_t codes[MAX_PANEL], scales[MAX_PANEL];
     memset(codes, code, sizeof codes);
     memset(scales, scale, sizeof scales);
@@ -105,9 +81,11 @@ static void expect_packed(verdict *v, oct_dtype format, uint8_t code, uint8_t sc
     for (size_t s = 0; s < n_sets; s++) {
         const oct_gemm_kernels *gemm = sets[s].kernels.gemm;
         _Alignas(64) float panel[MAX_PANEL + 16];
+        memset(panel, POISON, sizeof panel);
         gemm->pack_a(&x, 0, gemm->MR, 0, 1, panel);
         for (int64_t i = 0; i < gemm->MR; i++)
             expect(v, OCT_F32, expected, to_bits(panel[i]), sets[s].name, "decoded in A");
+        memset(panel, POISON, sizeof panel);
         gemm->pack_b(&x, 0, gemm->NR, 0, 1, panel);
         for (int64_t i = 0; i < gemm->NR; i++)
             expect(v, OCT_F32, expected, to_bits(panel[i]), sets[s].name, "decoded in B");
@@ -117,11 +95,12 @@ static void expect_packed(verdict *v, oct_dtype format, uint8_t code, uint8_t sc
 static void expect_decoded(verdict *v, oct_dtype format, uint8_t code, float scale,
                            uint32_t expected) {
     const kernel_set *sets;
-    size_t n_sets = get_sets(&sets);
+    size_t n_sets = golden_sets(&sets);
     uint8_t codes[COPIES];
     float y[COPIES];
     memset(codes, code, sizeof codes);
     for (size_t s = 0; s < n_sets; s++) {
+        memset(y, POISON, sizeof y);
         sets[s].kernels.quantize->decode_scaled(codes, 1, COPIES, COPIES, format, scale, y, COPIES);
         for (int i = 0; i < COPIES; i++)
             expect(v, OCT_F32, expected, to_bits(y[i]), sets[s].name, "decoded");
@@ -142,7 +121,14 @@ static oct_status check_decode(const golden_row *row, oct_dtype format, bool *ag
         expect(&v, OCT_F32, expected, to_bits(oct_e8m0_decode(byte)), "codec", "decoded");
         expect_packed(&v, OCT_E4M3, 0x38 /* 1.0 */, byte, expected);
     } else {
-        expect(&v, OCT_F32, expected, to_bits(oct_fp8_decode(format, byte)), "codec", "decoded");
+        float (*decode)(uint8_t) = format == OCT_E4M3   ? oct_e4m3_decode
+                                   : format == OCT_E5M2 ? oct_e5m2_decode
+                                                        : oct_hif8_decode;
+        expect(&v, OCT_F32, expected, to_bits(decode(byte)), "codec", "decoded");
+        expect(&v, OCT_F32, expected, to_bits(oct_fp8_decode(format, byte)), "by dtype", "decoded");
+        expect_tensor_dequantized(&v, format, byte, 1, expected);
+        if (format != OCT_HIF8)
+            expect_mx_dequantized(&v, format, byte, 127 /* 1.0 */, expected);
         expect_decoded(&v, format, byte, 1, expected);
         expect_packed(&v, format, byte, 127 /* 1.0 */, expected);
     }
@@ -172,13 +158,14 @@ static oct_status check_decode_hif8(const golden_row *row, bool *agrees, FILE *l
 /* Kernels saturate; a scale of 1 leaves x as it is. */
 static void expect_encoded(verdict *v, oct_dtype format, float x, uint32_t expected) {
     const kernel_set *sets;
-    size_t n_sets = get_sets(&sets);
+    size_t n_sets = golden_sets(&sets);
     float copies[COPIES];
     uint8_t codes[COPIES];
     for (int i = 0; i < COPIES; i++)
         copies[i] = x;
     oct_matrix_view view = {copies, OCT_F32, 1, COPIES, COPIES};
     for (size_t s = 0; s < n_sets; s++) {
+        memset(codes, (int)~expected, sizeof codes);
         sets[s].kernels.quantize->scaled(&view, format, 1, codes, COPIES);
         for (int i = 0; i < COPIES; i++)
             expect(v, format, expected, codes[i], sets[s].name, "encoded");
@@ -206,7 +193,10 @@ static oct_status check_encode_fp8(const golden_row *row, oct_dtype format,
         return status;
     expect(&v, format, code[0], encode(x, OCT_NO_SATURATE), "codec", "not saturating");
     expect(&v, format, code[1], encode(x, OCT_SATURATE), "codec", "saturating");
+    expect(&v, format, code[1], oct_fp8_encode(format, x), "by dtype", "saturating");
     expect_encoded(&v, format, x, code[1]);
+    expect_mx_quantized(&v, format, x, code[1]);
+    expect_tensor_quantized(&v, format, x, code[1]);
     *agrees = v.agrees;
     return OCT_OK;
 }
@@ -239,7 +229,9 @@ static oct_status check_encode_hif8(const golden_row *row, bool *agrees, FILE *l
     for (int i = 0; i < 4; i++)
         expect(&v, OCT_HIF8, code[i], oct_hif8_encode(x, columns[i].rounding, columns[i].overflow),
                "codec", columns[i].what);
+    expect(&v, OCT_HIF8, code[1], oct_fp8_encode(OCT_HIF8, x), "by dtype", "saturating");
     expect_encoded(&v, OCT_HIF8, x, code[1]);
+    expect_tensor_quantized(&v, OCT_HIF8, x, code[1]);
     *agrees = v.agrees;
     return OCT_OK;
 }
@@ -250,7 +242,7 @@ static oct_status check_encode_hif8(const golden_row *row, bool *agrees, FILE *l
 static void expect_block_scale(verdict *v, oct_dtype format, oct_scale_mode mode, float amax,
                                uint32_t expected) {
     const kernel_set *sets;
-    size_t n_sets = get_sets(&sets);
+    size_t n_sets = golden_sets(&sets);
     float x[OCT_MX_BLOCK * OCT_MX_BLOCK] = {0};
     uint8_t codes[OCT_MX_BLOCK * OCT_MX_BLOCK], scales[OCT_MX_BLOCK];
     for (int i = 0; i < OCT_MX_BLOCK; i++)
@@ -258,9 +250,11 @@ static void expect_block_scale(verdict *v, oct_dtype format, oct_scale_mode mode
     oct_matrix_view view = {x, OCT_F32, OCT_MX_BLOCK, OCT_MX_BLOCK, OCT_MX_BLOCK};
     oct_mx_output out = {codes, OCT_MX_BLOCK, scales, 1};
     for (size_t s = 0; s < n_sets; s++) {
+        memset(scales, (int)~expected, sizeof scales);
         sets[s].kernels.quantize->mx_rows(&view, format, mode, &out);
         for (int i = 0; i < OCT_MX_BLOCK; i++)
             expect(v, OCT_E8M0, expected, scales[i], sets[s].name, mode_names[mode]);
+        memset(scales, (int)~expected, sizeof scales);
         sets[s].kernels.quantize->mx_cols(&view, format, mode, &out);
         for (int i = 0; i < OCT_MX_BLOCK; i++)
             expect(v, OCT_E8M0, expected, scales[i], sets[s].name, mode_names[mode]);
@@ -281,6 +275,7 @@ static oct_status check_mx_scale(const golden_row *row, oct_dtype format, bool *
         expect(&v, OCT_E8M0, expected[mode], oct_mx_scale(amax, format, (oct_scale_mode)mode),
                "codec", mode_names[mode]);
         expect_block_scale(&v, format, (oct_scale_mode)mode, amax, expected[mode]);
+        expect_public_scale(&v, format, (oct_scale_mode)mode, amax, expected[mode]);
     }
     *agrees = v.agrees;
     return OCT_OK;
@@ -316,21 +311,13 @@ static oct_status check_mx_dequant(const golden_row *row, bool *agrees, FILE *lo
     expect(&v, OCT_F32, expected, to_bits(product), "codec", "element times scale");
     expect_decoded(&v, dtype, (uint8_t)code, factor, expected);
     expect_packed(&v, dtype, (uint8_t)code, (uint8_t)scale, expected);
+    expect_tensor_dequantized(&v, dtype, (uint8_t)code, factor, expected);
+    expect_mx_dequantized(&v, dtype, (uint8_t)code, (uint8_t)scale, expected);
     *agrees = v.agrees;
     return OCT_OK;
 }
 
 /* ---- mx_quant ---- */
-
-/* A block row as the file gives it and room for what kernels make of LINES copies of it. */
-typedef struct mx_case {
-    oct_dtype format;
-    oct_scale_mode mode;
-    int64_t n, n_blocks;
-    uint32_t *bits, *scales, *codes;
-    float *x;                        /* n, then LINES x n or n x LINES */
-    uint8_t *out_codes, *out_scales; /* LINES of them */
-} mx_case;
 
 static void free_mx_case(mx_case *c) {
     oct_free(c->bits);
@@ -388,33 +375,53 @@ static void expect_mx_codec(verdict *v, const mx_case *c) {
     }
 }
 
-static void expect_mx_lines(verdict *v, const mx_case *c, const char *set, const char *kernel) {
+/* What no right result is, in every place of the output. */
+void poison_mx(const mx_case *c) {
+    for (int64_t i = 0; i < LINES * c->n_blocks; i++)
+        c->out_scales[i] = (uint8_t)~c->scales[i % c->n_blocks];
+    for (int64_t i = 0; i < LINES * c->n; i++)
+        c->out_codes[i] = (uint8_t)~c->codes[i % c->n];
+}
+
+void expect_mx_lines(verdict *v, const mx_case *c, const char *who, const char *what) {
     for (int64_t line = 0; line < LINES; line++) {
         for (int64_t i = 0; i < c->n_blocks; i++)
-            expect(v, OCT_E8M0, c->scales[i], c->out_scales[line * c->n_blocks + i], set, kernel);
+            expect(v, OCT_E8M0, c->scales[i], c->out_scales[line * c->n_blocks + i], who, what);
         for (int64_t i = 0; i < c->n; i++)
-            expect(v, c->format, c->codes[i], c->out_codes[line * c->n + i], set, kernel);
+            expect(v, c->format, c->codes[i], c->out_codes[line * c->n + i], who, what);
     }
+}
+
+void lay_in_rows(const mx_case *c) {
+    for (int64_t i = 0; i < LINES * c->n; i++)
+        c->x[i] = to_float(c->bits[i % c->n]);
+}
+
+void lay_in_columns(const mx_case *c) {
+    for (int64_t i = 0; i < LINES * c->n; i++)
+        c->x[i] = to_float(c->bits[i / LINES]);
 }
 
 static void expect_mx_kernels(verdict *v, const mx_case *c) {
     const kernel_set *sets;
-    size_t n_sets = get_sets(&sets);
+    size_t n_sets = golden_sets(&sets);
     oct_mx_output out = {c->out_codes, c->n, c->out_scales, c->n_blocks};
     for (size_t s = 0; s < n_sets; s++) {
         const oct_quantize_kernels *kernels = sets[s].kernels.quantize;
-        for (int64_t i = 0; i < LINES * c->n; i++)
-            c->x[i] = to_float(c->bits[i % c->n]);
+        lay_in_rows(c);
+        poison_mx(c);
         oct_matrix_view rows = {c->x, OCT_F32, LINES, c->n, c->n};
         kernels->mx_rows(&rows, c->format, c->mode, &out);
         expect_mx_lines(v, c, sets[s].name, "mx_rows");
-        memset(c->out_codes, 0, (size_t)(LINES * c->n));
+        poison_mx(c);
         oct_matrix_view row = {c->x, OCT_F32, 1, c->n, c->n};
         kernels->mx_tiles(&row, c->format, c->mode, &out);
         for (int64_t i = 0; i < c->n; i++)
             expect(v, c->format, c->codes[i], c->out_codes[i], sets[s].name, "mx_tiles");
-        for (int64_t i = 0; i < LINES * c->n; i++)
-            c->x[i] = to_float(c->bits[i / LINES]);
+        for (int64_t i = 0; i < c->n_blocks; i++)
+            expect(v, OCT_E8M0, c->scales[i], c->out_scales[i], sets[s].name, "mx_tiles");
+        lay_in_columns(c);
+        poison_mx(c);
         oct_matrix_view cols = {c->x, OCT_F32, c->n, LINES, LINES};
         kernels->mx_cols(&cols, c->format, c->mode, &out);
         expect_mx_lines(v, c, sets[s].name, "mx_cols");
@@ -428,6 +435,7 @@ static oct_status check_mx_quant(const golden_row *row, bool *agrees, FILE *log,
     if (status == OCT_OK) {
         expect_mx_codec(&v, &c);
         expect_mx_kernels(&v, &c);
+        expect_public_mx(&v, &c);
     }
     free_mx_case(&c);
     *agrees = v.agrees;
@@ -439,12 +447,14 @@ static oct_status check_mx_quant(const golden_row *row, bool *agrees, FILE *log,
 static void expect_hif8_tensor(verdict *v, const float *x, int64_t n, float target, uint32_t scale,
                                const uint32_t *codes, uint8_t *out) {
     const kernel_set *sets;
-    size_t n_sets = get_sets(&sets);
+    size_t n_sets = golden_sets(&sets);
     oct_matrix_view view = {x, OCT_F32, 1, n, n};
     for (size_t s = 0; s < n_sets; s++) {
         const oct_quantize_kernels *kernels = sets[s].kernels.quantize;
         float got = oct_scale_from_amax(kernels->amax(&view), target);
         expect(v, OCT_F32, scale, to_bits(got), sets[s].name, "scale");
+        for (int64_t i = 0; i < n; i++)
+            out[i] = (uint8_t)~codes[i];
         kernels->scaled(&view, OCT_HIF8, got, out, n);
         for (int64_t i = 0; i < n; i++) {
             uint8_t scalar = oct_hif8_encode(x[i] / got, OCT_HIF8_TA, OCT_SATURATE);
@@ -484,6 +494,7 @@ static oct_status check_hif8_tensor(const golden_row *row, bool *agrees, FILE *l
     for (int64_t i = 0; i < n; i++)
         x[i] = to_float(bits[i]);
     expect_hif8_tensor(&v, x, n, (float)target, scale, codes, out);
+    expect_public_tensor(&v, x, n, (float)target, scale, codes, out);
     *agrees = v.agrees;
 cleanup:
     oct_free(bits);

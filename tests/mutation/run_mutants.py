@@ -15,12 +15,12 @@ import tempfile
 import threading
 import time
 
-SUITES = {"codecs": ["vectors", "quant", "kernels_quantize"],
+SUITES = {"codecs": ["vectors", "format", "quant", "kernels_quantize"],
           "quantizers": ["vectors", "quant", "kernels_quantize"],
-          "products": ["vectors", "quant", "kernels_gemm"],
+          "products": ["kernels_products", "quant", "kernels_gemm"],
           "elementwise": ["op", "kernels_elementwise"],
           "checkpoint": ["checkpoint"],
-          "base": ["base", "quant", "op", "checkpoint"]}
+          "base": ["format", "base", "quant", "op", "checkpoint"]}
 N_WORKERS = 2
 
 

@@ -134,7 +134,7 @@ SHAPES = {
         "name": "if (oct_checkpoint_count(checkpoint, group) > 0) name = oct_checkpoint_get(checkpoint, group, 0)->name;"}),
     "oct_checkpoint_tensor_find": Shape(no={"name": "return oct_checkpoint_get(checkpoint, group, 0);"}),
     "oct_checkpoint_count": Shape(no={"last": "return __real_oct_checkpoint_count(checkpoint, group) - 1;"}),
-    "oct_fail": None,  # variadic: what it says is in the messages that tests read
+    "oct_fail": None,  # FAIL
     "oct_checkpoint_close": None,
 }
 # Arguments whose value can't change what a test could see, or that need memory which isn't there.
@@ -223,6 +223,24 @@ HEAD = """/* Written by make_mutants.py. */
 #define WIDTH(dtype) ((dtype) == OCT_F32 ? 4 : 2)
 """
 
+# The one function with open arguments.
+FAIL_KINDS = ["zeros", "no err", "no format"]
+FAIL = """
+oct_status __real_oct_fail(oct_error *err, oct_status status, const char *format, ...);
+oct_status __wrap_oct_fail(oct_error *err, oct_status status, const char *format, ...);
+oct_status __wrap_oct_fail(oct_error *err, oct_status status, const char *format, ...) {
+    char *text = NULL;
+    va_list args;
+    va_start(args, format);
+    if (vasprintf(&text, format, args) < 0)
+        abort();
+    va_end(args);
+    __real_oct_fail(mutant == FIRST + 1 ? NULL : err, status, "%s", mutant == FIRST + 2 ? "no" : text);
+    free(text);
+    return mutant == FIRST ? OCT_OK : status;
+}
+"""
+
 
 def main():
     root, out, options = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
@@ -234,6 +252,11 @@ def main():
             for kind, _ in function.parts():
                 rows.append('{"%s", "%s", "%s", %d, NULL, NULL, NULL, NULL},' % (function.area, function.name, kind, mutant))
                 mutant += 1
+    code.append(FAIL.replace("FIRST", str(mutant)))
+    wraps.append("-Wl,--wrap=oct_fail")
+    for kind in FAIL_KINDS:
+        rows.append('{"base", "oct_fail", "%s", %d, NULL, NULL, NULL, NULL},' % (kind, mutant))
+        mutant += 1
     for path, struct, area, tables in TABLES:
         for name in tables:
             code.append("extern const %s oct_%s __attribute__((weak));" % (struct, name))

@@ -2,14 +2,13 @@
  * of kernels that this CPU can't run with a word to say so. */
 #include "mutants.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "../kernels/levels.h"
 
-enum { MOST_SCALES = 1 << 16 };
+enum { MOST_SCALES = 1 << 16, NO_MUTANT = 97 /* exit status: the name or the tables are wrong */ };
 
 int mutant = -1;
 const oct_gemm_kernels *gemm_table;
@@ -91,7 +90,7 @@ static void replace(const mutation *m) {
     size_t n = (uintptr_t)(m->entry + 1) - first;
     if (mprotect((void *)first, n, PROT_READ | PROT_WRITE)) {
         perror("mprotect");
-        exit(3);
+        exit(NO_MUTANT);
     }
     *m->real = *m->entry;
     *m->entry = m->wrapper;
@@ -118,5 +117,5 @@ __attribute__((constructor)) static void choose(void) {
     }
     fprintf(stderr, "OCTET_MUTANT: '%s' isn't one of the mutants; OCTET_MUTANT=list lists them\n",
             name);
-    exit(3);
+    exit(NO_MUTANT);
 }

@@ -4,6 +4,8 @@
 #define OCT_TESTS_MUTANTS_H
 
 #include <octet/octet.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "io/checkpoint.h"

@@ -167,6 +167,36 @@ static void given_a_save_everything_comes_back(void **state) {
     assert_nothing_temporary();
 }
 
+static void given_two_groups_a_tensor_is_looked_for_in_its_own(void **state) {
+    (void)state;
+    fake f;
+    float rows[3 * COLS];
+    make_fake(&f, 4);
+    f.contents.n_tensors[OCT_CHECKPOINT_OPTIMIZER] = 1;
+    assert_int_equal(oct_checkpoint_save("ckpt", &f.contents, 0, NULL), OCT_OK);
+    oct_checkpoint *c = NULL;
+    assert_int_equal(oct_checkpoint_find("ckpt", 4, &c, NULL), OCT_OK);
+    assert_int_equal(oct_checkpoint_count(c, OCT_CHECKPOINT_MODEL), 2);
+    assert_int_equal(oct_checkpoint_count(c, OCT_CHECKPOINT_OPTIMIZER), 1);
+    for (int g = 0; g < 2; g++) {
+        const oct_checkpoint_group group = (oct_checkpoint_group)g;
+        const oct_safetensors_item *item = f.contents.tensors[g];
+        assert_string_equal(oct_checkpoint_get(c, group, 0)->name, item->name);
+        assert_int_equal(oct_checkpoint_copy_rows(c, group, item->name, 5, 3, rows, NULL), OCT_OK);
+        assert_memory_equal(rows, (const float *)item->data + 5 * COLS, sizeof rows);
+    }
+    assert_int_equal(
+        oct_checkpoint_copy_rows(c, OCT_CHECKPOINT_MODEL, "norm.weight", 2, 3, rows, NULL), OCT_OK);
+    assert_memory_equal(rows, f.norm + 2, 3 * sizeof *rows);
+    oct_error err = {0};
+    assert_int_equal(
+        oct_checkpoint_copy_rows(c, OCT_CHECKPOINT_OPTIMIZER, "norm.weight", 0, 1, rows, &err),
+        OCT_INVALID);
+    assert_one_line(err.message);
+    assert_contains(err.message, "norm.weight");
+    oct_checkpoint_close(c);
+}
+
 static void given_a_shard_limit_tensors_spread_over_files(void **state) {
     (void)state;
     fake f;
@@ -702,6 +732,7 @@ static void given_no_file_handle_left_the_run_fails_and_no_file_is_blamed(void *
 int main(void) {
     const struct CMUnitTest tests[] = {
         STORY(given_a_save_everything_comes_back),
+        STORY(given_two_groups_a_tensor_is_looked_for_in_its_own),
         STORY(given_a_shard_limit_tensors_spread_over_files),
         STORY(given_no_tensors_and_no_config_a_checkpoint_is_still_one),
         STORY(given_a_wrong_name_or_shape_the_copy_is_refused),

@@ -84,33 +84,33 @@ static const struct {
 } mx_quantizers[] = {{"oct_mx_quantize", oct_mx_quantize},
                      {"oct_mx_quantize_transposed", oct_mx_quantize_transposed}};
 
-/* Blocks with the format's largest power of two: with mode floor their scale is 1. The matrix is
- * symmetric but for its shape, 32 x 32, so that both functions give the same. */
+/* Blocks that begin with the format's largest power of two: with mode floor their scale is 1. */
 void expect_mx_quantized(verdict *v, oct_dtype format, float x, uint32_t expected) {
+    enum { N = OCT_MX_BLOCK, R = 3 };
     const char *set;
-    enum { N = OCT_MX_BLOCK };
     const float force = format == OCT_E4M3 ? 256 : 32768;
-    float values[N * N], source[N * N];
-    uint8_t codes[N * N], scales[N];
+    float values[R * N], source[R * N];
+    uint8_t codes[R * N], scales[R];
     if (!(fabsf(x) < 2 * force))
         return;
-    for (int i = 0; i < N * N; i++)
-        values[i] = i / N == i % N ? force : x;
-    const oct_dtype dtype = narrowest(values, N * N, source);
-    for (int q = 0; q < 2; q++)
+    for (int q = 0; q < 2; q++) { /* R x N, then N x R that is written transposed */
+        for (int i = 0; i < R * N; i++)
+            values[i] = (q == 0 ? i % N : i / R) == 0 ? force : x;
+        const oct_dtype dtype = narrowest(values, R * N, source);
         for (size_t s = 0; (set = use_next(&s));) {
             memset(codes, (int)~expected, sizeof codes);
             memset(scales, POISON, sizeof scales);
             expect_ok(v,
-                      mx_quantizers[q].quantize(source, dtype, N, N, format, OCT_SCALE_FLOOR, codes,
-                                                scales),
+                      mx_quantizers[q].quantize(source, dtype, q == 0 ? R : N, q == 0 ? N : R,
+                                                format, OCT_SCALE_FLOOR, codes, scales),
                       set, "status");
-            for (int i = 0; i < N * N; i++)
-                if (i / N != i % N)
+            for (int i = 0; i < R * N; i++)
+                if (i % N != 0)
                     expect(v, format, expected, codes[i], set, mx_quantizers[q].name);
-            for (int i = 0; i < N; i++)
+            for (int i = 0; i < R; i++)
                 expect(v, OCT_E8M0, 127, scales[i], set, mx_quantizers[q].name);
         }
+    }
 }
 
 /* The target is the largest value of the format and in the matrix, so the scale is 1. */

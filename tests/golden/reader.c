@@ -132,6 +132,10 @@ static oct_status check_rows(const golden_file *file, const char *path, char *te
             status = file->check(&row, &agrees, failures < MAX_FAILURES_SHOWN ? log : NULL, err);
         if (status != OCT_OK)
             return status;
+        if (!agrees && getenv("OCTET_STOP_AT_FAILURE")) { /* tests/mutation */
+            fprintf(log, "stopped at %s:%lld\n", path, (long long)row.line);
+            exit(1);
+        }
         counts->n_passed += agrees;
         counts->n_failed += !agrees;
         failures += !agrees;

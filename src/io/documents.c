@@ -51,6 +51,12 @@ static bool is_text(const char *path) {
     return ends_with(path, endings);
 }
 
+/* Rows and columns: as a text their names, numbers and separators would be trained on. */
+static bool is_table(const char *path) {
+    static const char *const endings[] = {".csv", ".tsv", ".parquet", ".arrow", NULL};
+    return ends_with(path, endings);
+}
+
 /* The first bytes of a file, zeros where it's shorter. */
 static oct_status read_head(const char *path, uint8_t head[HEAD_BYTES], struct stat *st,
                             oct_error *err) {
@@ -108,6 +114,11 @@ static oct_status add_file(oct_file_list *list, const char *path, other_files ot
     bool packed = memcmp(head, OCT_PACKED_MAGIC, 8) == 0;
     if (others == OTHERS_LEFT_OUT && !packed && !is_jsonl(path) && !is_text(path))
         return OCT_OK;
+    if (!packed && is_table(path))
+        return oct_fail(err, OCT_INVALID,
+                        "%s: a table; expected plain text, a packed file, or JSONL (.jsonl) with "
+                        "{\"text\": ...} a line",
+                        path);
     if (is_compressed(head))
         return oct_fail(err, OCT_INVALID,
                         "%s: a compressed file; expected plain text, JSONL or a packed file", path);

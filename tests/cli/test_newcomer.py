@@ -147,6 +147,16 @@ class Newcomer(Training):
         self.assertIn("'text.txt' doesn't exist in " + here, run("eval", "../out"))
         self.assertEqual(run("eval", "../out", "../text.txt"), "")
 
+    def test_given_a_table_it_is_refused_and_not_read_as_a_text(self):
+        for name in ("t.tsv", "t.CSV", "t.parquet", "t.arrow"):
+            self.write(name, "id\ttext\n" + "1\tgo down to egypt\n" * 900)
+            for command in (["train", "job.toml", "--training.dataset_path=" + name], ["tokenizer", "train", name, "--output", "t"],
+                            ["data", "pack", name, "--tokenizer", "tokenizer.json", "--output", "t"]):
+                self.refused(command, name + ": a table; expected plain text", "JSONL")
+        self.write("folder/a.txt", "go down to egypt")
+        self.write("folder/b.csv", "id,text")
+        self.accepted(["data", "pack", "folder", "--tokenizer", "tokenizer.json", "--output", "t"])
+
     def test_given_a_dumb_terminal_it_gets_no_control_sequences(self):
         self.accepted(["train", "job.toml", "--checkpoint.enable"])
         for kind, expected in (("xterm", True), ("dumb", False)):

@@ -81,17 +81,15 @@ static oct_status fail_unknown(const char *name, oct_error *err) {
                     name);
 }
 
-static oct_status run_command(const cli_command *command, int argc, char **argv, oct_error *err) {
+static oct_status read_environment(oct_error *err) {
     oct_status status = oct_kernels_init(err);
-    if (status == OCT_OK)
-        status = oct_threads_init(err);
-    return status == OCT_OK ? command->run(argc, argv, err) : status;
+    return status == OCT_OK ? oct_threads_init(err) : status;
 }
 
 static oct_status run_named(int argc, char **argv, oct_error *err) {
     for (int i = 0; i < N_COMMANDS; i++)
         if (strcmp(argv[0], commands[i].name) == 0)
-            return run_command(&commands[i], argc - 1, argv + 1, err);
+            return commands[i].run(argc - 1, argv + 1, err);
     return fail_unknown(argv[0], err);
 }
 
@@ -113,13 +111,24 @@ static oct_status run_help(int argc, char **argv, oct_error *err) {
     return run_named(argc + 1, words, err);
 }
 
+/* `tokenizer help train` and `train help` are meant so too, unless a file has that name. */
+static bool asks_for_help(int argc, char **argv) {
+    return argc > 2 && strcmp(argv[2], "help") == 0 && access(argv[2], F_OK) != 0;
+}
+
 static oct_status run(int argc, char **argv, oct_error *err) {
     if (argc < 2)
         return oct_fail(err, OCT_INVALID, "a command is missing; octet --help lists them");
     if (is_one_of(argv[1], help_words))
         return run_help(argc - 2, argv + 2, err);
-    if (!is_one_of(argv[1], version_words))
-        return run_named(argc - 1, argv + 1, err);
+    if (asks_for_help(argc, argv)) {
+        argv[2] = argv[1]; /* in the place of the word: the command, and what follows it */
+        return run_help(argc - 2, argv + 2, err);
+    }
+    if (!is_one_of(argv[1], version_words)) {
+        oct_status status = read_environment(err);
+        return status == OCT_OK ? run_named(argc - 1, argv + 1, err) : status;
+    }
     if (argc > 2)
         return oct_fail(err, OCT_INVALID, "%s: unexpected argument '%.100s'; usage: octet version",
                         argv[1], argv[2]);

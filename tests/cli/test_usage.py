@@ -20,9 +20,15 @@ class Usage(Program):
         self.assertEqual(self.accepted(["help", "help"]).stdout, self.accepted(["-h"]).stdout)
         for name in self.commands():
             words = name.split()
-            self.assertEqual(self.accepted(["help"] + words).stdout, self.accepted(words + ["--help"]).stdout)
+            expected = self.accepted(words + ["--help"]).stdout
+            wrong = dict(os.environ, OMP_NUM_THREADS="none")  # no matter to a text
+            self.assertEqual(self.accepted(["help"] + words, env=wrong).stdout, expected)
+            self.assertEqual(self.accepted(words[:1] + ["help"] + words[1:]).stdout, expected)
         for word in ("version", "-V"):
             self.assertEqual(self.accepted([word]).stdout, self.accepted(["--version"]).stdout)
+        self.assertIn("usage: octet tokenizer COMMAND", self.accepted(["tokenizer", "help"]).stdout)
+        self.write("help", "")
+        self.refused(["train", "help"], "help: ")  # a job file of that name, though an odd one
         self.refused(["hlep"], "'help'")
         self.refused(["help", "trian"], "'train'")
         self.refused(["help", "tokenizer", "trian"], "'train'")

@@ -120,11 +120,16 @@ static oct_status check_lr_min(oct_loader *l) {
                            "at most training.lr", setting->value);
 }
 
+static bool has_file(const char *folder, const char *name) {
+    char *path = oct_path_join(folder, name);
+    bool has = path && oct_path_exists(path);
+    oct_free(path);
+    return has;
+}
+
+/* A checkpoint of octet's has a config.json too, beside its manifest. */
 static bool is_hf_folder(const char *path) {
-    char *config = oct_path_join(path, "config.json");
-    bool found = config && oct_path_exists(config);
-    oct_free(config);
-    return found;
+    return has_file(path, "config.json") && !has_file(path, "manifest.json");
 }
 
 static void finish_checkpoint(oct_loader *l) {

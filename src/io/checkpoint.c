@@ -9,7 +9,6 @@
 
 #include "base/alloc.h"
 #include "base/fs.h"
-#include "base/log.h"
 #include "base/nearest.h"
 #include "io/checkpoint_format.h"
 #include "io/json.h"
@@ -19,8 +18,6 @@
 #define MAX_TEXT_BYTES ((size_t)256 << 20)
 
 const char *const oct_checkpoint_group_name[OCT_CHECKPOINT_N_GROUPS] = {"model", "optimizer"};
-
-typedef enum checksums { CHECKSUMS_OF_CHANGED, CHECKSUMS_OF_ALL } checksums;
 
 typedef struct shard {
     const char *name; /* in the manifest */
@@ -114,7 +111,7 @@ static bool may_have_changed(const oct_checkpoint *c, const char *path) {
 }
 
 static oct_status check_file(const oct_checkpoint *c, const char *path, const json_t *entry,
-                             checksums mode, oct_error *err) {
+                             oct_checksums mode, oct_error *err) {
     oct_mapping mapping;
     const json_t *bytes = json_object_get(entry, "bytes");
     const char *xxh3 = json_string_value(json_object_get(entry, "xxh3"));
@@ -131,7 +128,7 @@ static oct_status check_file(const oct_checkpoint *c, const char *path, const js
     if ((uint64_t)json_integer_value(bytes) != mapping.n_bytes)
         status = oct_fail(err, OCT_INVALID, "%s: expected %lld bytes; got %zu", path,
                           (long long)json_integer_value(bytes), mapping.n_bytes);
-    else if (mode == CHECKSUMS_OF_ALL || may_have_changed(c, path))
+    else if (mode == OCT_CHECKSUMS_OF_ALL || may_have_changed(c, path))
         got = XXH3_64bits(mapping.data ? mapping.data : "", mapping.n_bytes);
     if (!status && got != expected)
         status =
@@ -141,7 +138,7 @@ static oct_status check_file(const oct_checkpoint *c, const char *path, const js
     return status;
 }
 
-static oct_status open_files(oct_checkpoint *c, json_t *files, checksums mode, oct_error *err) {
+static oct_status open_files(oct_checkpoint *c, json_t *files, oct_checksums mode, oct_error *err) {
     const char *name;
     json_t *entry;
     oct_status status = OCT_OK;
@@ -327,7 +324,7 @@ static oct_status read_manifest(oct_checkpoint *c, oct_error *err) {
     return status;
 }
 
-static oct_status read_all(oct_checkpoint *c, checksums mode, oct_error *err) {
+static oct_status read_all(oct_checkpoint *c, oct_checksums mode, oct_error *err) {
     json_t *files = NULL, *tensors = NULL;
     oct_status status = read_manifest(c, err);
     if (!status)
@@ -347,7 +344,7 @@ static oct_status read_all(oct_checkpoint *c, checksums mode, oct_error *err) {
     return status;
 }
 
-static oct_status open_folder(const char *path, checksums mode, oct_checkpoint **checkpoint,
+static oct_status open_folder(const char *path, oct_checksums mode, oct_checkpoint **checkpoint,
                               oct_error *err) {
     oct_checkpoint *c = oct_calloc_array(1, sizeof *c);
     if (!c)
@@ -364,12 +361,11 @@ static oct_status open_folder(const char *path, checksums mode, oct_checkpoint *
 
 oct_status oct_checkpoint_open(const char *step_folder, oct_checkpoint **checkpoint,
                                oct_error *err) {
-    return open_folder(step_folder, CHECKSUMS_OF_ALL, checkpoint, err);
+    return open_folder(step_folder, OCT_CHECKSUMS_OF_ALL, checkpoint, err);
 }
 
-/* step-N must hold step N, else a renamed folder would resume at the wrong place. */
-static oct_status open_step(const char *folder, int64_t step, checksums mode,
-                            oct_checkpoint **checkpoint, oct_error *err) {
+oct_status oct_checkpoint_open_step(const char *folder, int64_t step, oct_checksums mode,
+                                    oct_checkpoint **checkpoint, oct_error *err) {
     oct_checkpoint *c = NULL;
     char *path = oct_step_folder_path(folder, step, NULL);
     if (!path)
@@ -388,56 +384,11 @@ static oct_status open_step(const char *folder, int64_t step, checksums mode,
 
 oct_checkpoint_worth oct_checkpoint_judge(const char *folder, int64_t step) {
     oct_checkpoint *c = NULL;
-    if (open_step(folder, step, CHECKSUMS_OF_CHANGED, &c, NULL) != OCT_OK)
+    if (oct_checkpoint_open_step(folder, step, OCT_CHECKSUMS_OF_CHANGED, &c, NULL) != OCT_OK)
         return OCT_CHECKPOINT_UNUSABLE;
     bool whole = c->n_records[OCT_CHECKPOINT_OPTIMIZER] > 0;
     oct_checkpoint_close(c);
     return whole ? OCT_CHECKPOINT_WHOLE : OCT_CHECKPOINT_WITHOUT_STATE;
-}
-
-/* Opens the newest valid one of `steps`; *n_bad: how many before it aren't, each with its reason.
- */
-static oct_status open_newest(const char *folder, const int64_t *steps, size_t n,
-                              oct_checkpoint **checkpoint, oct_error *why, size_t *n_bad,
-                              oct_error *err) {
-    for (*n_bad = 0; *n_bad < n; (*n_bad)++) {
-        oct_error *reason = &why[*n_bad];
-        oct_status status = open_step(folder, steps[*n_bad], CHECKSUMS_OF_ALL, checkpoint, reason);
-        if (status == OCT_NO_MEMORY || status == OCT_FAILED) /* says nothing about the folder */
-            return oct_fail(err, status, "%s", reason->message);
-        if (status == OCT_OK)
-            return OCT_OK;
-    }
-    return OCT_OK;
-}
-
-static oct_status find_newest(const char *folder, oct_checkpoint **checkpoint, oct_error *err) {
-    int64_t *steps = NULL;
-    size_t n = 0, n_bad = 0;
-    oct_error *why = NULL;
-    oct_status status = oct_step_folders_list(folder, &steps, &n, err);
-    if (status || n == 0)
-        goto cleanup;
-    why = oct_calloc_array(n, sizeof *why);
-    status =
-        why ? open_newest(folder, steps, n, checkpoint, why, &n_bad, err) : oct_fail_memory(err);
-    if (!status && n_bad == n)
-        status =
-            oct_fail(err, OCT_INVALID, "%s: none of its %zu checkpoints is valid; the newest: %s",
-                     folder, n, why[0].message);
-    for (size_t i = 0; i < n_bad && !status; i++)
-        oct_log_warning("checkpoint step-%" PRId64 " is skipped: %s", steps[i], why[i].message);
-cleanup:
-    oct_free(why);
-    oct_free(steps);
-    return status;
-}
-
-oct_status oct_checkpoint_find(const char *folder, int64_t step, oct_checkpoint **checkpoint,
-                               oct_error *err) {
-    *checkpoint = NULL;
-    return step >= 0 ? open_step(folder, step, CHECKSUMS_OF_ALL, checkpoint, err)
-                     : find_newest(folder, checkpoint, err);
 }
 
 void oct_checkpoint_close(oct_checkpoint *c) {
@@ -482,6 +433,10 @@ const char *oct_checkpoint_kernel_set(const oct_checkpoint *c) {
 const char *oct_checkpoint_gemm(const oct_checkpoint *c) {
     return c->gemm;
 }
+bool oct_checkpoint_has_file(const oct_checkpoint *c, const char *name) {
+    return json_object_get(json_object_get(c->manifest, "files"), name) != NULL;
+}
+
 int64_t oct_checkpoint_count(const oct_checkpoint *c, oct_checkpoint_group group) {
     return (int64_t)c->n_records[group];
 }

@@ -4,6 +4,7 @@
  *   optimizer-00001-of-0000M.safetensors  optimizer state, "<parameter>.exp_avg" and so on
  *   state.json                            a JSON object of the trainer's: data position, seed, ...
  *   config.toml (or another name)         the job's text, as the run read it
+ *   further files                         that the caller gives: config.json, tokenizer.json
  *   manifest.json                         written last
  *
  * manifest.json: {"format": "octet-checkpoint", "version": 1, "step": N, "kernel_set": "avx2",
@@ -24,6 +25,7 @@
 #define OCT_IO_CHECKPOINT_H
 
 #include <octet/status.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -37,6 +39,12 @@ typedef enum oct_checkpoint_group {
 
 /* ---- saving ---- */
 
+typedef struct oct_checkpoint_file {
+    const char *name; /* a plain file name, of no other file of the checkpoint */
+    const char *bytes;
+    size_t n_bytes;
+} oct_checkpoint_file;
+
 typedef struct oct_checkpoint_contents {
     int64_t step; /* >= 0 */
     const oct_safetensors_item *tensors[OCT_CHECKPOINT_N_GROUPS];
@@ -44,6 +52,8 @@ typedef struct oct_checkpoint_contents {
     const char *state_json;                     /* an object; free of form; must parse */
     const char *config_name;                    /* a plain file name; NULL: no copy */
     const char *config_text;
+    const oct_checkpoint_file *files; /* further ones */
+    size_t n_files;
     const char *kernel_set; /* "ref", "avx2", ... */
     const char *gemm;       /* "exact", "aligned" */
     size_t max_shard_bytes; /* of tensor data in a file; 0: 5 GiB. A larger tensor is a file */
@@ -61,6 +71,12 @@ oct_status oct_checkpoint_save(const char *folder, const oct_checkpoint_contents
 
 /* ---- loading ---- */
 
+/* Moves the checkpoints above `step` from `folder` to `folder`/aside-K, K the first free number,
+ * newest first; a run that goes back leaves them behind. *n: how many; *aside (oct_free): where to,
+ * NULL where there were none. Call it in one process. */
+oct_status oct_checkpoint_set_aside(const char *folder, int64_t step, char **aside, size_t *n,
+                                    oct_error *err);
+
 #define OCT_CHECKPOINT_LATEST (-1)
 
 typedef struct oct_checkpoint oct_checkpoint;
@@ -71,6 +87,9 @@ typedef struct oct_checkpoint oct_checkpoint;
  * among them. A step >= 0 that is missing or invalid is OCT_INVALID. */
 oct_status oct_checkpoint_find(const char *folder, int64_t step, oct_checkpoint **checkpoint,
                                oct_error *err);
+/* The newest valid one below `step`; the rest is as for LATEST. */
+oct_status oct_checkpoint_find_before(const char *folder, int64_t step, oct_checkpoint **checkpoint,
+                                      oct_error *err);
 /* The same for one checkpoint's own folder, whatever its name. */
 oct_status oct_checkpoint_open(const char *step_folder, oct_checkpoint **checkpoint,
                                oct_error *err);
@@ -89,6 +108,8 @@ const char *oct_checkpoint_path(const oct_checkpoint *checkpoint);
 const char *oct_checkpoint_state(const oct_checkpoint *checkpoint);  /* JSON text of an object */
 const char *oct_checkpoint_config(const oct_checkpoint *checkpoint); /* NULL: none was saved */
 const char *oct_checkpoint_config_name(const oct_checkpoint *checkpoint);
+/* Whether a file of that name belongs to it: complete, by its checksum. */
+bool oct_checkpoint_has_file(const oct_checkpoint *checkpoint, const char *name);
 const char *oct_checkpoint_kernel_set(const oct_checkpoint *checkpoint);
 const char *oct_checkpoint_gemm(const oct_checkpoint *checkpoint);
 

@@ -16,6 +16,16 @@ extern const char *const oct_checkpoint_group_name[OCT_CHECKPOINT_N_GROUPS];
 /* Ends in ".safetensors". */
 bool oct_is_shard_name(const char *name);
 
+/* Which files are read whole on opening, to compare their checksums. */
+typedef enum oct_checksums {
+    OCT_CHECKSUMS_OF_CHANGED, /* those that may be others than when the manifest was written */
+    OCT_CHECKSUMS_OF_ALL
+} oct_checksums;
+/* Opens `folder`/step-N, which must hold step N, else a renamed folder would resume at the wrong
+ * place. */
+oct_status oct_checkpoint_open_step(const char *folder, int64_t step, oct_checksums mode,
+                                    oct_checkpoint **checkpoint, oct_error *err);
+
 /* What a run could do with `folder`/step-N. Checked as on opening, the name's step too; only the
  * checksums of files that haven't changed since the manifest was written are taken on trust, so
  * that a save doesn't read all earlier ones. */

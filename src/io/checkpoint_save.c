@@ -20,6 +20,21 @@
 #include "io/shards.h"
 #include "io/step_folder.h"
 
+/* Whether a file that the caller names may have this name beside those that are always there. */
+static bool is_free_name(const char *name) {
+    return oct_is_plain_file_name(name) && oct_utf8_is_valid(name) &&
+           strcmp(name, OCT_CHECKPOINT_MANIFEST) != 0 && strcmp(name, OCT_CHECKPOINT_STATE) != 0 &&
+           !oct_is_shard_name(name);
+}
+
+/* Whether the name of file i is the config's, or that of a file before it. */
+static bool names_before(const oct_checkpoint_contents *c, size_t i) {
+    bool found = c->config_name && strcmp(c->config_name, c->files[i].name) == 0;
+    for (size_t k = 0; k < i; k++)
+        found |= strcmp(c->files[k].name, c->files[i].name) == 0;
+    return found;
+}
+
 static oct_status check_contents(const oct_checkpoint_contents *c, oct_error *err) {
     json_t *state = NULL;
     if (c->step < 0)
@@ -28,14 +43,17 @@ static oct_status check_contents(const oct_checkpoint_contents *c, oct_error *er
         return oct_fail(err, OCT_INVALID,
                         "checkpoint: expected a state, a kernel set, a gemm mode and a text for a "
                         "named config");
-    if (c->config_name &&
-        (!oct_is_plain_file_name(c->config_name) || !oct_utf8_is_valid(c->config_name) ||
-         strcmp(c->config_name, OCT_CHECKPOINT_MANIFEST) == 0 ||
-         strcmp(c->config_name, OCT_CHECKPOINT_STATE) == 0 || oct_is_shard_name(c->config_name)))
+    if (c->config_name && !is_free_name(c->config_name))
         return oct_fail(err, OCT_INVALID,
                         "checkpoint: config name: expected a plain file name that no other file of "
                         "a checkpoint has; got '%s'",
                         oct_show(c->config_name).text);
+    for (size_t i = 0; i < c->n_files; i++)
+        if (!is_free_name(c->files[i].name) || names_before(c, i))
+            return oct_fail(err, OCT_INVALID,
+                            "checkpoint: file name: expected a plain one that no other file of a "
+                            "checkpoint has; got '%s'",
+                            oct_show(c->files[i].name).text);
     oct_status status =
         oct_json_parse(c->state_json, strlen(c->state_json), "checkpoint: state", &state, err);
     json_decref(state);
@@ -68,7 +86,8 @@ static void put_tensors(oct_strbuf *to, const oct_checkpoint_contents *c,
 }
 
 static void put_manifest(oct_strbuf *to, const oct_checkpoint_contents *c, const oct_shards *shards,
-                         oct_file_receipt state, oct_file_receipt config) {
+                         oct_file_receipt state, oct_file_receipt config,
+                         const oct_file_receipt *files) {
     char name[OCT_SHARD_NAME_SIZE];
     oct_strbuf_printf(to,
                       "{\"format\": \"" OCT_CHECKPOINT_FORMAT "\",\n \"version\": %d,\n"
@@ -85,6 +104,8 @@ static void put_manifest(oct_strbuf *to, const oct_checkpoint_contents *c, const
     put_file(to, OCT_CHECKPOINT_STATE, state, true);
     if (c->config_name)
         put_file(to, c->config_name, config, false);
+    for (size_t i = 0; i < c->n_files; i++)
+        put_file(to, c->files[i].name, files[i], false);
     for (int g = 0; g < OCT_CHECKPOINT_N_GROUPS; g++)
         for (int64_t s = 0; s < shards[g].n_shards; s++) {
             oct_shards_name(&shards[g], s, name);
@@ -99,14 +120,19 @@ static void put_manifest(oct_strbuf *to, const oct_checkpoint_contents *c, const
     oct_strbuf_puts(to, "}}\n");
 }
 
-static oct_status put_text(const char *folder, const char *name, const char *text,
-                           oct_file_receipt *receipt, oct_error *err) {
+static oct_status put_bytes(const char *folder, const char *name, const char *bytes, size_t n_bytes,
+                            oct_file_receipt *receipt, oct_error *err) {
     char *path = oct_path_join(folder, name);
     if (!path)
         return oct_fail_memory(err);
-    oct_status status = oct_file_sink_put(path, text, strlen(text), receipt, err);
+    oct_status status = oct_file_sink_put(path, bytes, n_bytes, receipt, err);
     oct_free(path);
     return status;
+}
+
+static oct_status put_text(const char *folder, const char *name, const char *text,
+                           oct_file_receipt *receipt, oct_error *err) {
+    return put_bytes(folder, name, text, strlen(text), receipt, err);
 }
 
 /* All files of the checkpoint into the empty folder `temporary`, the manifest last. */
@@ -114,8 +140,9 @@ static oct_status write_files(const char *temporary, const oct_checkpoint_conten
                               oct_error *err) {
     oct_shards shards[OCT_CHECKPOINT_N_GROUPS] = {{0}};
     oct_file_receipt state = {0}, config = {0};
+    oct_file_receipt *files = oct_calloc_array(c->n_files + 1, sizeof *files);
     oct_strbuf manifest = {0};
-    oct_status status = OCT_OK;
+    oct_status status = files ? OCT_OK : oct_fail_memory(err);
     for (int g = 0; g < OCT_CHECKPOINT_N_GROUPS && !status; g++) {
         shards[g].prefix = oct_checkpoint_group_name[g];
         status =
@@ -127,8 +154,11 @@ static oct_status write_files(const char *temporary, const oct_checkpoint_conten
         status = put_text(temporary, OCT_CHECKPOINT_STATE, c->state_json, &state, err);
     if (!status && c->config_name)
         status = put_text(temporary, c->config_name, c->config_text, &config, err);
+    for (size_t i = 0; i < c->n_files && !status; i++)
+        status = put_bytes(temporary, c->files[i].name, c->files[i].bytes, c->files[i].n_bytes,
+                           &files[i], err);
     if (!status) {
-        put_manifest(&manifest, c, shards, state, config);
+        put_manifest(&manifest, c, shards, state, config, files);
         status = manifest.failed
                      ? oct_fail_memory(err)
                      : put_text(temporary, OCT_CHECKPOINT_MANIFEST, manifest.text, NULL, err);
@@ -136,6 +166,7 @@ static oct_status write_files(const char *temporary, const oct_checkpoint_conten
     for (int g = 0; g < OCT_CHECKPOINT_N_GROUPS; g++)
         oct_shards_free(&shards[g]);
     oct_strbuf_free(&manifest);
+    oct_free(files);
     return status;
 }
 

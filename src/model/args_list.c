@@ -102,15 +102,18 @@ const char *oct_model_args_name(size_t i) {
     return i < COUNT(members) ? members[i].name : NULL;
 }
 
-/* The shortest digits that come back to the same double. */
+/* The shortest digits that come back to the same double; without an exponent where it's short. */
 static void put_real(double x, oct_strbuf *to) {
     char text[40];
-    for (int digits = 1; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, x);
-        if (strtod(text, NULL) == x)
-            break;
-    }
-    oct_strbuf_printf(to, "%s%s", text, strpbrk(text, ".e") ? "" : ".0");
+    int digits = 0;
+    do
+        snprintf(text, sizeof text, "%.*e", digits, x);
+    while (strtod(text, NULL) != x && digits++ < 16);
+    int exponent = atoi(strchr(text, 'e') + 1);
+    if (exponent >= -4 && exponent < 15)
+        oct_strbuf_printf(to, "%.*f", digits > exponent ? digits - exponent : 1, x);
+    else
+        oct_strbuf_puts(to, text);
 }
 
 /* "1-3,7": runs of layers; "": none. */

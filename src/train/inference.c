@@ -12,6 +12,7 @@
 #include "base/rng.h"
 #include "io/checkpoint_locate.h"
 #include "io/dataset.h"
+#include "train/model_record.h"
 #include "train/setup.h"
 #include "train/validate.h"
 #include "train/variant.h"
@@ -22,7 +23,7 @@ static oct_status create_model(oct_inference *inference, const oct_checkpoint *f
                                int64_t max_len, oct_error *err) {
     const oct_job *job = &inference->job;
     oct_model_args args;
-    oct_status status = oct_setup_model_args(job, &args, err);
+    oct_status status = oct_model_record_read(from, job, &args, err);
     if (status == OCT_OK) {
         args.max_seq_len = oct_max_i64(args.max_seq_len, max_len);
         status = oct_model_args_resolve(&args, err);
@@ -43,11 +44,17 @@ static oct_status create_model(oct_inference *inference, const oct_checkpoint *f
     return OCT_OK;
 }
 
-static oct_status open_tokenizer(oct_inference *inference, const json_t *state, const char *path,
+/* The checkpoint's own copy, which moves with it; older ones have an absolute path instead. */
+static oct_status find_tokenizer(const oct_checkpoint *from, const json_t *state, char **path,
                                  oct_error *err) {
-    const char *trained_with = json_string_value(json_object_get(state, "tokenizer"));
-    if (!path)
-        path = trained_with;
+    const char *name = json_string_value(json_object_get(state, "tokenizer"));
+    if (!name || (*name != '/' && !oct_checkpoint_has_file(from, name)))
+        return OCT_OK;
+    *path = oct_path_join(oct_checkpoint_path(from), name);
+    return *path ? OCT_OK : oct_fail_memory(err);
+}
+
+static oct_status load_tokenizer(oct_inference *inference, const char *path, oct_error *err) {
     if (!path)
         return oct_fail(err, OCT_INVALID,
                         "the model was trained on packed tokens, without a "
@@ -59,6 +66,16 @@ static oct_status open_tokenizer(oct_inference *inference, const json_t *state, 
                           "%s: the tokenizer's ids reach %lld, but the model's vocabulary has %lld",
                           path, (long long)oct_tokenizer_vocab_size(inference->tokenizer) - 1,
                           (long long)vocab_size);
+    return status;
+}
+
+static oct_status open_tokenizer(oct_inference *inference, const oct_checkpoint *from,
+                                 const json_t *state, const char *path, oct_error *err) {
+    char *own = NULL;
+    oct_status status = path ? OCT_OK : find_tokenizer(from, state, &own, err);
+    if (status == OCT_OK)
+        status = load_tokenizer(inference, path ? path : own, err);
+    oct_free(own);
     return status;
 }
 
@@ -84,7 +101,7 @@ oct_status oct_inference_open(const char *path, const oct_inference_options *opt
     if (status == OCT_OK)
         status = create_model(inference, from, options->max_len, err);
     if (status == OCT_OK)
-        status = open_tokenizer(inference, state, options->tokenizer_path, err);
+        status = open_tokenizer(inference, from, state, options->tokenizer_path, err);
     json_decref(state);
     oct_checkpoint_close(from);
     if (status == OCT_OK)

@@ -102,8 +102,8 @@ static difference difference_in(const char *name, const oct_model_args *now,
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(known[i].name, name) == 0)
             return known[i].kind;
-    /* Room for longer sequences; where yarn sets in with it, another model. */
-    if (strcmp(name, "max_seq_len") == 0 &&
+    /* Room for longer sequences; where positions are scaled by it, another model. */
+    if (strcmp(name, "max_seq_len") == 0 && now->rope_scaling != OCT_ROPE_DYNAMIC &&
         oct_model_args_uses_yarn(now) == oct_model_args_uses_yarn(before))
         return FREE;
     return REFUSED;

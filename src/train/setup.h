@@ -36,6 +36,8 @@ oct_status oct_setup_parameters(const oct_job *job, uint64_t seed, oct_model *mo
 oct_status oct_setup_parameters_from_checkpoint(const oct_checkpoint *from, oct_model *model,
                                                 oct_error *err);
 
+/* model.tokenizer_path, else model.hf_assets_path. */
+const char *oct_setup_tokenizer_path(const oct_job *job);
 /* The tokenizer of model.tokenizer_path or model.hf_assets_path, checked against the model's
  * vocabulary. *tokenizer is NULL with OCT_OK when the user named none and there is none at the
  * default place: packed token files need none. */

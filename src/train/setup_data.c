@@ -51,11 +51,14 @@ static oct_status fail_missing(const oct_job *job, const char *key, const char *
     return status;
 }
 
+const char *oct_setup_tokenizer_path(const oct_job *job) {
+    return job->model.tokenizer_path ? job->model.tokenizer_path : job->model.hf_assets_path;
+}
+
 oct_status oct_setup_tokenizer(const oct_job *job, int64_t vocab_size, oct_tokenizer **tokenizer,
                                oct_error *err) {
     const char *key = job->model.tokenizer_path ? "model.tokenizer_path" : "model.hf_assets_path";
-    const char *path =
-        job->model.tokenizer_path ? job->model.tokenizer_path : job->model.hf_assets_path;
+    const char *path = oct_setup_tokenizer_path(job);
     oct_error cause = {0};
     *tokenizer = NULL;
     if (!oct_path_exists(path)) {

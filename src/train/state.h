@@ -1,5 +1,13 @@
-/* The trainer's inside, shared by trainer.c (steps), run.c (the loop) and snapshot.c (checkpoints).
- */
+/* The trainer's inside, shared by trainer.c (steps), run.c (the loop), snapshot.c (saving) and
+ * resume.c (going on).
+ *
+ * A checkpoint's state.json holds {"version": 1, "steps_done", "n_consumed", "n_tokens_seen",
+ * "seed": decimal text, "model_only", "model": the arguments (model_record.h), "tokenizer": the
+ * name of its file in the checkpoint, or null, "data_tokens": of the training data, "data_hash",
+ * "validation_hash", "tokenizer_hash": 16 digits or null, X
+ * ones have no model and no hashes, and an absolute path of the tokenizer. Invariants: what is read
+ * back is all that the next step depends on, so a resumed run computes the same bits; and nothing
+ * of it is a path outside of the checkpoint, so that it may be moved. */
 #ifndef OCT_TRAIN_STATE_H
 #define OCT_TRAIN_STATE_H
 
@@ -9,6 +17,7 @@
 #include "io/dataset.h"
 #include "train/metrics.h"
 #include "train/optimizer.h"
+#include "train/portable.h"
 #include "train/ranks.h"
 #include "train/schedule.h"
 #include "train/trainer.h"
@@ -31,6 +40,7 @@ struct oct_trainer {
     oct_arena *scratch;
 
     oct_tokenizer *tokenizer; /* NULL: packed data */
+    oct_portable files;       /* the first rank's: what each checkpoint carries beside numbers */
     oct_dataset *train, *validation;
 
     int64_t B, S, n_micro; /* sequences a micro-batch, tokens a sequence, micro-batches a step */
@@ -47,6 +57,7 @@ struct oct_trainer {
     bool spoilt;                    /* an update went wrong: the state is of no step */
     oct_validation last_validation; /* n_tokens 0: none since the last step */
     int64_t last_saved;             /* step of the newest checkpoint; -1: none */
+    bool resumed_own;               /* from a checkpoint of its own folder */
 };
 
 /* The folder of the run's checkpoints (oct_free); NULL when memory is refused. */
@@ -59,7 +70,20 @@ oct_status oct_trainer_fail_number(const oct_trainer *t, int64_t step, const cha
 /* What a trainer whose last update went wrong says to all that is asked of it. */
 oct_status oct_trainer_fail_spoilt(oct_error *err);
 
-/* Continues from the checkpoint that the job names, if there is one. */
+enum { OCT_STATE_VERSION = 1 };
+/* The products' mode, "exact" or "aligned". */
+const char *oct_trainer_gemm_name(const oct_job *job);
+/* What a step depends on beside the parameters: two moments a parameter that trains, and the amaxes
+ * of modules with a delayed recipe. In `arena`; NULL when memory is refused. The items show the
+ * live memory, so that loading may write to where saving reads. */
+oct_safetensors_item *oct_trainer_optimizer_items(const oct_trainer *t, oct_arena *arena,
+                                                  int64_t *n);
+
+/* Continues from the checkpoint that the job names, if there is one. OCT_INVALID: its model is
+ * another than the job's. What else is other than it was, and decides numbers, is warned of. */
 oct_status oct_trainer_resume(oct_trainer *t, oct_error *err);
+/* The first rank's, once all have resumed: checkpoints of later steps than the run goes on from are
+ * moved aside, with a copy of metrics.jsonl, so that nobody takes them for its own. */
+oct_status oct_trainer_leave_behind(const oct_trainer *t, oct_error *err);
 
 #endif

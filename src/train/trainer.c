@@ -173,6 +173,9 @@ static oct_status open_data(oct_trainer *t, oct_error *err) {
     int64_t vocab_size = oct_model_get_args(t->model)->vocab_size;
     char *cache = NULL;
     oct_status status = oct_setup_tokenizer(t->job, vocab_size, &t->tokenizer, err);
+    if (status == OCT_OK && t->ranks.rank == 0)
+        status = oct_portable_read(t->tokenizer ? oct_setup_tokenizer_path(t->job) : NULL,
+                                   oct_model_get_args(t->model), &t->files, err);
     if (status != OCT_OK)
         return status;
     if (!t->options.cache_folder) {
@@ -289,6 +292,8 @@ oct_status oct_trainer_create(const oct_job *job, const oct_trainer_options *opt
     if (status == OCT_OK)
         status = oct_ranks_agree(&t->ranks, fill(t, err), err);
     if (status == OCT_OK)
+        status = oct_ranks_agree(&t->ranks, oct_trainer_leave_behind(t, err), err);
+    if (status == OCT_OK)
         *out = t;
     else
         oct_trainer_destroy(t);
@@ -310,6 +315,7 @@ void oct_trainer_destroy(oct_trainer *t) {
     oct_dataset_close(t->train);
     oct_dataset_close(t->validation);
     oct_tokenizer_free(t->tokenizer);
+    oct_portable_free(&t->files);
     oct_free(t->config_text);
     oct_free(t->window);
     oct_free(t->tokens);

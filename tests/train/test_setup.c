@@ -8,6 +8,9 @@
 #include "train/conversion.h"
 #include "train/hf_model.h"
 #include "train/inference.h"
+#include "model/args_list.h"
+#include "train/portable.h"
+#include "train/ranks.h"
 #include "train/setup.h"
 #include "train/variant.h"
 
@@ -422,6 +425,99 @@ static void given_logits_sampling_obeys_temperature_top_k_and_seed(void **state)
 
 #define SCENE(story) cmocka_unit_test_setup_teardown(story, open_scene, close_scene)
 
+/* What config.json can't say: starts, training, lengths; and what has no effect. */
+static bool is_said(const char *name, const oct_model_args *a) {
+    static const char *const never[] = {
+        "max_seq_len",        "depth_init",      "multiple_of",           "ffn_dim_multiplier",
+        "load_balance_coeff", "latent_norm_eps", "rope_attention_factor", "yarn_always"};
+    for (size_t i = 0; i < sizeof never / sizeof *never; i++)
+        if (strcmp(name, never[i]) == 0)
+            return false;
+    bool of_scaling = strncmp(name, "rope_scaling", 12) == 0 || strncmp(name, "beta_", 5) == 0 ||
+                      strcmp(name, "mscale") == 0 || strstr(name, "_freq_factor") ||
+                      strstr(name, "rope_original");
+    if (of_scaling)
+        return a->rope_scaling == OCT_ROPE_LLAMA3
+                   ? !strncmp(name, "rope", 4)
+                   : oct_model_args_uses_yarn(a) && !strstr(name, "_freq_factor");
+    if (strcmp(name, "num_limited_groups") == 0 && a->num_expert_groups == 0)
+        return false;
+    return a->num_experts > 0 ||
+           (strcmp(name, "route_scale") != 0 && strcmp(name, "route_norm") != 0 &&
+            strcmp(name, "moe_inter_dim") != 0 && strcmp(name, "num_limited_groups") != 0);
+}
+
+static void check_config(const workshop *w, oct_model_args *args) {
+    oct_strbuf text = {0};
+    oct_model_args back;
+    oct_error err = {0};
+    char path[128];
+    const char *name;
+    if (oct_model_args_resolve(args, &err) != OCT_OK)
+        fail_msg("%s", err.message);
+    assert_true(oct_portable_put_config(args, &text));
+    workshop_path(w, "config.json", path);
+    assert_int_equal(oct_file_write(path, text.text, text.length, NULL), OCT_OK);
+    oct_strbuf_free(&text);
+    if (oct_setup_model_args_from_hf(w->folder, &back, &err) != OCT_OK ||
+        oct_model_args_resolve(&back, &err) != OCT_OK)
+        fail_msg("%s", err.message);
+    for (size_t i = 0; (name = oct_model_args_name(i)); i++) {
+        oct_strbuf there = {0};
+        oct_model_args_put(&back, i, &text);
+        oct_model_args_put(args, i, &there);
+        if (is_said(name, args) && strcmp(text.text, there.text) != 0)
+            fail_msg("%s %s: %s: %s comes back as %s", oct_model_family_name(args->family),
+                     args->flavor, name, there.text, text.text);
+        oct_strbuf_free(&text);
+        oct_strbuf_free(&there);
+    }
+}
+
+static void given_any_flavor_the_config_of_its_checkpoints_says_the_same_model(void **state) {
+    scene *s = *state;
+    static const char *const families[] = {"llama3", "qwen3", "deepseek_v3"};
+    for (size_t f = 0; f < 3; f++)
+        for (const char *const *flavor = oct_model_flavors(families[f]); *flavor; flavor++)
+            for (int long_one = 0; long_one < 2; long_one++) { /* with yarn in force, and without */
+                oct_model_args args;
+                assert_int_equal(oct_model_args_flavor(families[f], *flavor, &args, NULL), OCT_OK);
+                args.max_seq_len = long_one ? 8192 : 512;
+                check_config(&s->w, &args);
+            }
+}
+
+static void given_a_model_without_words_there_is_no_config(void **state) {
+    (void)state;
+    oct_model_args args;
+    oct_strbuf text = {0};
+    assert_int_equal(oct_model_args_flavor("llama3", "demo", &args, NULL), OCT_OK);
+    args.qk_norm = true;
+    assert_false(oct_portable_put_config(&args, &text));
+    args.qk_norm = false;
+    oct_layer_set_add(&args.windowed, 1);
+    assert_false(oct_portable_put_config(&args, &text));
+    assert_int_equal(text.length, 0);
+}
+
+/* Accumulation steps of the file and a global batch of the command line: both can't be. */
+static void given_a_global_batch_that_accumulation_steps_contradict_it_is_refused(void **state) {
+    scene *s = *state;
+    static const char text[] =
+        "training:\n  micro_batch_size: 2\n  gradient_accumulation_steps: 3\n";
+    char path[128];
+    int64_t n;
+    oct_error err = {0};
+    workshop_path(&s->w, "job.yaml", path);
+    assert_int_equal(oct_file_write(path, text, strlen(text), NULL), OCT_OK);
+    if (oct_job_load(path, LIST("--training.global_batch_size=12"), 1, &s->job, &err) != OCT_OK)
+        fail_msg("%s", err.message);
+    assert_int_equal(oct_ranks_micro_batches(&s->job, 2, &n, &err), OCT_OK);
+    assert_int_equal(n, 3);
+    assert_int_equal(oct_ranks_micro_batches(&s->job, 1, &n, &err), OCT_INVALID);
+    assert_non_null(strstr(err.message, "2 x 3 x 1; got 12"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         SCENE(given_a_hugging_face_folder_its_weights_are_read),
@@ -434,6 +530,13 @@ int main(void) {
         SCENE(given_frozen_modules_their_parameters_do_not_train),
         SCENE(given_another_recipe_the_job_changes_only_in_it),
         cmocka_unit_test(given_logits_sampling_obeys_temperature_top_k_and_seed),
+        cmocka_unit_test_setup_teardown(
+            given_any_flavor_the_config_of_its_checkpoints_says_the_same_model, open_scene,
+            close_scene),
+        cmocka_unit_test(given_a_model_without_words_there_is_no_config),
+        cmocka_unit_test_setup_teardown(
+            given_a_global_batch_that_accumulation_steps_contradict_it_is_refused, open_scene,
+            close_scene),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -729,6 +729,81 @@ static void given_no_file_handle_left_the_run_fails_and_no_file_is_blamed(void *
     assert_no_handle_fails(list_a_folder);
 }
 
+static void given_further_files_they_come_back_and_a_damaged_one_is_seen(void **state) {
+    (void)state;
+    fake f;
+    oct_checkpoint *c = NULL;
+    oct_error err = {0};
+    const oct_checkpoint_file files[] = {{"tokenizer.json", "{\"a\": 0}", 8}, {"b", "x\0y", 3}};
+    make_fake(&f, 3);
+    f.contents.files = files;
+    f.contents.n_files = 2;
+    assert_int_equal(oct_checkpoint_save("ckpt", &f.contents, 0, &err), OCT_OK);
+    assert_int_equal(oct_checkpoint_find("ckpt", 3, &c, &err), OCT_OK);
+    assert_holds(c, 3);
+    assert_true(oct_checkpoint_has_file(c, "tokenizer.json"));
+    assert_false(oct_checkpoint_has_file(c, "config.json"));
+    oct_checkpoint_close(c);
+    char *bytes = NULL;
+    size_t n;
+    assert_int_equal(oct_file_read("ckpt/step-3/b", 10, &bytes, &n, NULL), OCT_OK);
+    assert_int_equal(n, 3);
+    assert_memory_equal(bytes, "x\0y", 3);
+    oct_free(bytes);
+    put_text("ckpt/step-3/b", "xzy");
+    assert_int_equal(oct_checkpoint_find("ckpt", 3, &c, &err), OCT_INVALID);
+    assert_non_null(strstr(err.message, "checksum"));
+}
+
+static void given_a_name_that_another_file_has_nothing_is_saved(void **state) {
+    (void)state;
+    static const char *const names[] = {
+        "manifest.json", "state.json", "config.toml",
+        "a/b",           "..",         "model-00001-of-00001.safetensors"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        fake f;
+        oct_error err = {0};
+        const oct_checkpoint_file file = {names[i], "x", 1};
+        make_fake(&f, 3);
+        f.contents.files = &file;
+        f.contents.n_files = 1;
+        assert_int_equal(oct_checkpoint_save("ckpt", &f.contents, 0, &err), OCT_INVALID);
+        assert_non_null(strstr(err.message, names[i]));
+        assert_int_equal(latest(), -1);
+    }
+}
+
+static void
+given_later_steps_they_are_set_aside_whole_and_each_time_in_a_folder_of_their_own(void **state) {
+    (void)state;
+    oct_checkpoint *c = NULL;
+    char *aside = NULL;
+    size_t n;
+    oct_error err = {0};
+    for (int64_t step = 1; step <= 4; step++)
+        save_well(step, 0);
+    assert_int_equal(oct_checkpoint_find_before("ckpt", 3, &c, &err), OCT_OK);
+    assert_holds(c, 2);
+    oct_checkpoint_close(c);
+    assert_int_equal(oct_checkpoint_find_before("ckpt", 1, &c, &err), OCT_OK);
+    assert_null(c);
+    assert_int_equal(oct_checkpoint_set_aside("ckpt", 4, &aside, &n, &err), OCT_OK);
+    assert_null(aside);
+    assert_int_equal(oct_checkpoint_set_aside("ckpt", 2, &aside, &n, &err), OCT_OK);
+    assert_int_equal(n, 2);
+    assert_string_equal(aside, "ckpt/aside-1");
+    oct_free(aside);
+    assert_int_equal(latest(), 2);
+    assert_int_equal(oct_checkpoint_open("ckpt/aside-1/step-4", &c, &err), OCT_OK);
+    assert_holds(c, 4);
+    oct_checkpoint_close(c);
+    save_well(4, 0);
+    assert_int_equal(oct_checkpoint_set_aside("ckpt", 2, &aside, &n, &err), OCT_OK);
+    assert_string_equal(aside, "ckpt/aside-2");
+    oct_free(aside);
+    assert_int_equal(latest(), 2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         STORY(given_a_save_everything_comes_back),
@@ -755,6 +830,9 @@ int main(void) {
         STORY(given_pieces_with_a_gap_or_an_overlap_the_checkpoint_is_invalid),
         STORY(given_no_file_handle_left_the_run_fails_and_no_file_is_blamed),
         STORY(given_any_allocation_refused_nothing_leaks_and_the_earlier_one_stays),
+        STORY(given_further_files_they_come_back_and_a_damaged_one_is_seen),
+        STORY(given_a_name_that_another_file_has_nothing_is_saved),
+        STORY(given_later_steps_they_are_set_aside_whole_and_each_time_in_a_folder_of_their_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -80,6 +80,8 @@ class ExpertParallel(OnRanks):
             shutil.rmtree(self.path("out", "checkpoint", "step-6"))
             out = self.train(n, *save, degree(of))
             self.assertIn("Training starts at step 4", out)
+            told = "resumed with another parallelism.expert_parallel_degree: was 2, is %d" % of
+            self.assertEqual(told in out, of != 2, out)
             self.assertAlmostEqual(self.metrics()[-1]["loss"], whole[-1]["loss"], delta=1e-3)
         self.assertEqual(self.saved(), saved)  # teams of 2 again: as if never stopped
         shutil.rmtree(self.path("out", "checkpoint"))

@@ -143,7 +143,8 @@ static const char no_lora[] = "used with LoRA only";
         INERT(BOOL, section BASIC "async_preprocess", "false", no_workers),                        \
         INERT(INT, section BASIC "async_preprocess_buffer_size", "none", no_workers),              \
         INERT(BOOL, section BASIC "streaming", "false", no_workers),                               \
-        INERT(BOOL, section BASIC "packing", "none", "texts are always packed"),                   \
+        UNSUPPORTED(BOOL, section BASIC "packing", NULL, "true",                                   \
+                    "texts are always packed into whole sequences"),                               \
         UNSUPPORTED_FLAG(section BASIC "neat_packing",                                             \
                          "tokens attend to all before them in a sequence"),                        \
         UNSUPPORTED(WORD, section BASIC "stage", "sft|pretrain", "none",                           \
@@ -159,7 +160,8 @@ static const oct_key keys[] = {
           "qwen3, qwen3_moe, llama, llama3 or deepseek_v3; none: as config.json says"),
     OWN(LIST, RESULT, "model.freeze", model.freeze, "", "modules that don't train"),
     INERT(BOOL, "model.trust_remote_code", "false", "no remote code is run"),
-    INERT(STRING, "model.attn_implementation", "flash_attention_2", same_result),
+    UNSUPPORTED(WORD, "model.attn_implementation", "eager|sdpa|flash_attention_2|flash_attention_3",
+                "flash_attention_2", "these are the same exact attention; others aren't supported"),
     INERT(BOOL, "model.use_triton_gdn", "false", tuning),
     UNSUPPORTED(WORD, "model.dtype", "fp32|float32", "none", "master weights are float32"),
     UNSUPPORTED(INT, "model.mtp_num_layers", NULL, "0", "multi-token prediction isn't supported"),
@@ -199,9 +201,9 @@ static const oct_key keys[] = {
     MEANS(STRING, "data.dataset_param." BASIC "val_dataset", "validation.dataset_path", ANY, NULL,
           "none", "validation data, where data.val_dataset_param names none"),
     INERT(BOOL, LOADER "pin_memory", "false", no_workers),
-    INERT(BOOL, LOADER "shuffle", "true", "sequences are always shuffled, by the seed"),
+    UNSUPPORTED(BOOL, LOADER "shuffle", NULL, "true", "sequences are always shuffled, by the seed"),
     INERT(STRING, LOADER "dataloader_mode", "sampler", no_workers),
-    INERT(BOOL, LOADER "drop_last", "true", "a short last batch is always dropped"),
+    UNSUPPORTED(BOOL, LOADER "drop_last", NULL, "true", "a short last batch is always dropped"),
     INERT(STRING, LOADER "sampler_type", "BaseRandomBatchSampler", no_workers),
     INERT(INT, LOADER "num_workers", "2", no_workers),
     INERT(INT, LOADER "prefetch_factor", "none", no_workers),

@@ -597,7 +597,7 @@ static const char full_yaml[] =
     "    preprocess_parameters:\n"
     "      model_name_or_path: *weights\n"
     "    basic_parameters: {cutoff_len: 1024, dataset: ./data/text.jsonl, max_samples: null}\n"
-    "  dataloader_param: {pin_memory: True, shuffle: no, num_workers: 0}\n"
+    "  dataloader_param: {pin_memory: True, shuffle: yes, num_workers: 0}\n"
     "features:\n"
     "  recompute: true\n"
     "  recompute_plan:\n"

@@ -609,6 +609,19 @@ static void given_a_mindspeed_value_that_would_change_the_result_it_is_refused(v
         {"data: {dataset_param: {basic_parameters: {stage: rm}}}\n",
          "job.yaml:1: data.dataset_param.basic_parameters.stage: reward models aren't supported; "
          "expected one of sft, pretrain; got \"rm\""},
+        {"data: {dataset_param: {basic_parameters: {packing: false}}}\n",
+         "job.yaml:1: data.dataset_param.basic_parameters.packing: texts are always packed into "
+         "whole sequences; expected true; got false"},
+        {"data: {dataloader_param: {shuffle: false}}\n",
+         "job.yaml:1: data.dataloader_param.shuffle: sequences are always shuffled, by the seed; "
+         "expected true; got false"},
+        {"data: {dataloader_param: {drop_last: false}}\n",
+         "job.yaml:1: data.dataloader_param.drop_last: a short last batch is always dropped; "
+         "expected true; got false"},
+        {"model: {attn_implementation: native-sparse}\n",
+         "job.yaml:1: model.attn_implementation: these are the same exact attention; others aren't "
+         "supported; expected one of eager, sdpa, flash_attention_2, flash_attention_3; got "
+         "\"native-sparse\""},
         {"features: {loss_cfg: {loss_type: custom}}\n",
          "job.yaml:1: features.loss_cfg.loss_type: the loss is the mean over tokens, which these "
          "give for full sequences; expected one of raw, default, per_sample_loss, "

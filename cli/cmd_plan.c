@@ -131,13 +131,16 @@ oct_status cli_plan(int argc, char **argv, oct_error *err) {
     const cli_spec spec = {
         .usage = "octet plan CONFIG [--json] [--ranks N] [--section.key=value ...]",
         .summary = "Shows what a job would convert to 8 bits, and why: a row for each linear and "
-                   "expert module.\nTrains nothing and needs no data. The job may be for another "
+                   "expert module;\nwhich rules hold for each role (quantize.rules), and what the "
+                   "framework that they are of would\nitself skip or refuse.\nTrains nothing and "
+                   "needs no data. The job may be for another "
                    "machine: what "
                    "this one's CPU hasn't\n(gemm = \"aligned\") is a warning here and an error of "
                    "octet train.",
         .examples = "plan examples/demo.toml\n"
                     "plan examples/demo.toml --quantize.linear.mx.filter_fqns=output,wo\n"
-                    "plan examples/moe_demo.toml --ranks 4\n",
+                    "plan examples/moe_demo.toml --ranks 4\n"
+                    "plan examples/moe_demo.toml --quantize.rules=octet\n",
         .options = options,
         .n_options = 2,
         .max_operands = 1,

@@ -69,9 +69,14 @@ static oct_status read_recipe(oct_conversion *c, const oct_job *job, oct_module_
         return fail_at(job, key, &cause, err);
     if (mx->scale_mode)
         recipe->wgrad_scale_mode = recipe->scale_mode;
+    bool upstream = mx->groups && strcmp(mx->groups, "upstream") == 0;
+    if (upstream && rules->upstream_groups == OCT_GROUPS_TRUE)
+        return oct_fail(err, OCT_INVALID,
+                        "%s: the rules %s know no other groups than an expert's own; expected "
+                        "\"true\", or quantize.rules = \"torchtitan-npu@0.2.2\"",
+                        oct_job_at(job, GROUPED ".groups"), rules->name);
     if (mx->groups)
-        recipe->groups =
-            strcmp(mx->groups, "upstream") == 0 ? rules->upstream_groups : OCT_GROUPS_TRUE;
+        recipe->groups = upstream ? rules->upstream_groups : OCT_GROUPS_TRUE;
     recipe->amax_history_len = mx->amax_history_len;
     return OCT_OK;
 }

@@ -74,6 +74,11 @@ class Rules(Training):
             notes = [row["framework"] for row in plan["modules"] if row["name"].endswith("moe.experts")]
             self.assertIn(note, notes[0])
 
+    def test_given_rules_without_groups_of_their_own_upstream_is_refused(self):
+        for name in ("octet", "torchtitan@0.2.2"):
+            self.refused(["plan", "job.toml", *EXPERTS_TOML, "--quantize.grouped_mm.mx.groups=upstream",
+                          "--quantize.rules=" + name], "quantize.grouped_mm.mx.groups", name, "torchtitan-npu@0.2.2")
+
     def test_given_torchtitan_npu_what_it_skips_and_refuses_is_told(self):
         notes = self.notes("job.toml", *EXPERTS_TOML)
         self.assertIn("skipped: 0.2.2 looks for the product", notes["layers.1.moe.experts"])

@@ -20,10 +20,10 @@ typedef struct eval_options {
 static oct_status print_json(const oct_inference *inference, const char *path, bool of_training,
                              const oct_loss_sum *total, oct_error *err) {
     double loss = oct_loss_sum_mean(total);
-    json_t *result =
-        json_pack("{s:s, s:s, s:b, s:I, s:I, s:f, s:f}", "checkpoint", inference->path, "text",
-                  path, "validation_data", of_training, "step", (json_int_t)inference->steps_done,
-                  "tokens", (json_int_t)total->count, "loss", loss, "perplexity", exp(loss));
+    json_t *result = json_pack("{s:s, s:s, s:b, s:I, s:I, s:f, s:f}", "checkpoint",
+                               inference->source->path, "text", path, "validation_data",
+                               of_training, "step", (json_int_t)inference->steps_done, "tokens",
+                               (json_int_t)total->count, "loss", loss, "perplexity", exp(loss));
     if (!result) /* a name that isn't UTF-8, or no memory */
         return oct_fail(err, OCT_FAILED, "--json: the result can't be written as JSON");
     json_dumpf(result, stdout, JSON_REAL_PRECISION(9));
@@ -40,7 +40,7 @@ static oct_status print_result(const eval_options *options, const oct_inference 
         return oct_fail(err, OCT_FAILED, "the loss is not finite");
     if (options->json)
         return print_json(inference, path, of_training, total, err);
-    if (of_training && strcmp(path, inference->job.training.dataset_path) == 0)
+    if (of_training && strcmp(path, inference->source->job.training.dataset_path) == 0)
         printf("text: the end of %s, which its training held out\n", path);
     else if (of_training)
         printf("text: %s, the validation data of its training\n", path);
@@ -84,22 +84,25 @@ oct_status cli_eval(int argc, char **argv, oct_error *err) {
         {"limit", CLI_INTEGER, &values.limit, "N",
          "the text's first N tokens at most, in whole sequences; default: all", 1, 9e15},
         {"recipe", CLI_NAME, &values.recipe, "NAME",
-         "bf16, fp32, mxfp8, hif8, ...; default: the one it was trained with", 0, 0},
+         "bf16, fp32, mxfp8, hif8, ...; default: the one it was trained with, or a folder's dtype",
+         0, 0},
         {"seq-len", CLI_INTEGER, &values.seq_len, "N", "tokens a sequence; default: training's", 1,
          1 << 24},
         {"batch", CLI_INTEGER, &values.batch, "N", "sequences at a time; default: 8", 1, 1 << 20},
-        {"tokenizer", CLI_NAME, &values.tokenizer, "PATH", "default: the one of the training", 0,
-         0},
+        {"tokenizer", CLI_NAME, &values.tokenizer, "PATH",
+         "default: the one of the training, or the folder's", 0, 0},
         {"json", CLI_FLAG, &values.json, NULL, "print JSON", 0, 0}};
     const cli_spec spec = {
-        .usage = "octet eval CKPT [TEXT] [options]",
-        .summary = "Loss (nats a token) and perplexity of a checkpoint on a text, JSONL or packed "
-                   "file or a folder\nof them; without TEXT on what its training held out "
-                   "([validation] of the job). CKPT is a step-N\nfolder, a folder of them or a "
-                   "run's dump folder.",
+        .usage = "octet eval MODEL [TEXT] [options]",
+        .summary =
+            "Loss (nats a token) and perplexity of a model on a text, JSONL or packed "
+            "file or a folder\nof them; without TEXT on what its training held out "
+            "([validation] of the job). MODEL is a\ncheckpoint (a step-N folder, a folder of "
+            "them or a run's dump folder) or a Hugging Face folder.",
         .examples = "eval outputs/demo\n"
                     "eval outputs/demo/compare/mxfp8 --limit 16384\n"
-                    "eval outputs/demo other.txt --recipe bf16\n",
+                    "eval outputs/demo other.txt --recipe bf16\n"
+                    "eval models/SmolLM2-135M other.txt --seq-len 1024\n",
         .options = options,
         .n_options = sizeof options / sizeof options[0],
         .min_operands = 1,

@@ -53,19 +53,22 @@ oct_status cli_generate(int argc, char **argv, oct_error *err) {
          "draw from the K likeliest tokens, 0: from all; default: 50", 0, 1 << 30},
         {"seed", CLI_INTEGER, &values.seed, "N", "default: 0", 0, 9e15},
         {"recipe", CLI_NAME, &values.recipe, "NAME",
-         "bf16, fp32, mxfp8, hif8, ...; default: the one it was trained with", 0, 0},
-        {"tokenizer", CLI_NAME, &values.tokenizer, "PATH", "default: the one of the training", 0,
-         0}};
-    const cli_spec spec = {.usage = "octet generate CKPT [--prompt TEXT] [options]",
-                           .summary = "Continues a prompt. CKPT is a step-N folder, a folder of "
-                                      "them or a run's dump folder.",
-                           .examples = "generate outputs/demo --prompt \"In the beginning\"\n"
-                                       "generate outputs/demo/compare/mxfp8 --temperature 0 "
-                                       "--max-new-tokens 40\n",
-                           .options = options,
-                           .n_options = sizeof options / sizeof options[0],
-                           .min_operands = 1,
-                           .max_operands = 1};
+         "bf16, fp32, mxfp8, hif8, ...; default: the one it was trained with, or a folder's dtype",
+         0, 0},
+        {"tokenizer", CLI_NAME, &values.tokenizer, "PATH",
+         "default: the one of the training, or the folder's", 0, 0}};
+    const cli_spec spec = {
+        .usage = "octet generate MODEL [--prompt TEXT] [options]",
+        .summary = "Continues a prompt. MODEL is a checkpoint (a step-N folder, a folder of "
+                   "them or a run's\ndump folder) or a Hugging Face folder.",
+        .examples = "generate outputs/demo --prompt \"In the beginning\"\n"
+                    "generate outputs/demo/compare/mxfp8 --temperature 0 "
+                    "--max-new-tokens 40\n"
+                    "generate models/SmolLM2-135M --prompt \"Once upon\"\n",
+        .options = options,
+        .n_options = sizeof options / sizeof options[0],
+        .min_operands = 1,
+        .max_operands = 1};
     cli_args args;
     oct_status status;
     if (cli_begin(&spec, argc, argv, &args, &status, err)) {

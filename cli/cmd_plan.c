@@ -3,11 +3,13 @@
 #include <stdio.h>
 
 #include "base/checked.h"
+#include "base/fs.h"
 #include "base/log.h"
 #include "cli.h"
 #include "options.h"
 #include "terminal.h"
 #include "train/conversion.h"
+#include "train/model_source.h"
 #include "train/ranks.h"
 #include "train/setup.h"
 
@@ -66,15 +68,70 @@ static void render_wire(const oct_wire *w, oct_strbuf *text) {
                               "fsdp_low_precision_all_gather_mode 'on-demand' becomes 'all'\n");
 }
 
-static oct_status print_plan(const oct_plan *plan, const oct_wire *wire, bool json,
-                             oct_error *err) {
+static const char *const scalings[] = {[OCT_ROPE_UNSCALED] = "none",
+                                       [OCT_ROPE_LLAMA3] = "llama3",
+                                       [OCT_ROPE_YARN] = "yarn",
+                                       [OCT_ROPE_LINEAR] = "linear",
+                                       [OCT_ROPE_DYNAMIC] = "dynamic"};
+
+/* Whether the scaling of positions turns anything: yarn may wait for a longer sequence. */
+static bool is_in_force(const oct_model_args *args) {
+    return args->rope_scaling == OCT_ROPE_YARN ? oct_model_args_uses_yarn(args)
+                                               : args->rope_scaling != OCT_ROPE_UNSCALED;
+}
+
+static void render_attention_json(const oct_model_args *args, oct_strbuf *text) {
+    const char *comma = "";
+    oct_strbuf_printf(text,
+                      ",\n  \"positions\": {\"scaling\": \"%s\", \"in_force\": %s},\n"
+                      "  \"windows\": {\"tokens\": %lld, \"layers\": [",
+                      scalings[args->rope_scaling], is_in_force(args) ? "true" : "false",
+                      (long long)args->window);
+    for (int64_t i = 0; i < args->n_layers; i++) {
+        if (!oct_model_args_window(args, i))
+            continue;
+        oct_strbuf_printf(text, "%s%lld", comma, (long long)i);
+        comma = ", ";
+    }
+    oct_strbuf_puts(text, "]}");
+}
+
+/* What a token sees, and from where, where that isn't plain. */
+static void render_attention(const oct_model_args *args, oct_strbuf *text) {
+    long long original = (long long)args->rope_original_max_position_embeddings, n = 0;
+    for (int64_t i = 0; i < args->n_layers; i++)
+        n += oct_model_args_window(args, i) > 0;
+    if (n > 0)
+        oct_strbuf_printf(text, "\nattention: %lld of %lld layers see the last %lld tokens alone\n",
+                          n, (long long)args->n_layers, (long long)args->window);
+    if (args->rope_scaling == OCT_ROPE_UNSCALED)
+        return;
+    oct_strbuf_printf(text, "%spositions: %s scaling, factor %g", n > 0 ? "" : "\n",
+                      scalings[args->rope_scaling], args->rope_scaling_factor);
+    if (args->rope_scaling != OCT_ROPE_LINEAR)
+        oct_strbuf_printf(text, " from %lld tokens on", original);
+    if (args->rope_scaling == OCT_ROPE_YARN && args->yarn_always)
+        oct_strbuf_puts(text, "; in force at any length, as in transformers");
+    else if (args->rope_scaling == OCT_ROPE_YARN)
+        oct_strbuf_printf(text, "; %s: sequences of %lld tokens, and torchtitan's rule",
+                          oct_model_args_uses_yarn(args) ? "in force" : "not in force",
+                          (long long)args->max_seq_len);
+    oct_strbuf_puts(text, "\n");
+}
+
+static oct_status print_plan(const oct_plan *plan, const oct_model_args *args, const oct_wire *wire,
+                             bool json, oct_error *err) {
     oct_strbuf text = {0}, more = {0};
     if (json)
         render_wire_json(wire, &more);
     if (json)
+        render_attention_json(args, &more);
+    if (json)
         oct_plan_render_json(plan, more.text, &text);
     else
         oct_plan_render(plan, &text);
+    if (!json)
+        render_attention(args, &text);
     if (!json && wire->n_ranks > 1)
         render_wire(wire, &text);
     bool failed = text.failed || more.failed;
@@ -90,15 +147,13 @@ static oct_status print_plan(const oct_plan *plan, const oct_wire *wire, bool js
     return OCT_OK;
 }
 
-static oct_status plan(const oct_job *job, bool json, int64_t ranks, oct_error *err) {
-    oct_model_args args;
+static oct_status plan(const oct_job *job, const oct_model_args *args, bool json, int64_t ranks,
+                       oct_error *err) {
     oct_model *model = NULL;
     oct_conversion *conversion = NULL;
     oct_wire wire;
     oct_job_log_notes(job);
-    oct_status status = oct_setup_model_args(job, &args, err);
-    if (status == OCT_OK)
-        status = oct_model_create(&args, OCT_PARAMS_SHAPES_ONLY, &model, err);
+    oct_status status = oct_model_create(args, OCT_PARAMS_SHAPES_ONLY, &model, err);
     if (status == OCT_OK)
         status = oct_setup_recompute(job, model, err);
     if (status == OCT_OK)
@@ -113,9 +168,34 @@ static oct_status plan(const oct_job *job, bool json, int64_t ranks, oct_error *
         status = oct_ranks_plan_wire(job, model, oct_conversion_plan(conversion),
                                      n_ranks_of(job, ranks), &wire, err);
     if (status == OCT_OK)
-        status = print_plan(oct_conversion_plan(conversion), &wire, json, err);
+        status = print_plan(oct_conversion_plan(conversion), args, &wire, json, err);
     oct_model_destroy(model);
     oct_conversion_destroy(conversion);
+    return status;
+}
+
+static oct_status plan_job(const cli_args *args, bool json, int64_t ranks, oct_error *err) {
+    oct_model_args model;
+    oct_job job = {0};
+    oct_status status = oct_job_load(args->n_operands ? args->operands[0] : NULL, args->overrides,
+                                     args->n_overrides, &job, err);
+    cli_add_errors(job.others);
+    if (status == OCT_OK)
+        status = oct_setup_model_args(&job, &model, err);
+    if (status == OCT_OK)
+        status = plan(&job, &model, json, ranks, err);
+    oct_job_free(&job);
+    return status;
+}
+
+/* A trained model in the place of a job: what its own job, or a folder's defaults, make of it. */
+static oct_status plan_model(const cli_args *args, bool json, int64_t ranks, oct_error *err) {
+    oct_model_source *source = NULL;
+    const oct_model_use use = {.overrides = args->overrides, .n_overrides = args->n_overrides};
+    oct_status status = oct_model_source_open(args->operands[0], &use, &source, err);
+    if (status == OCT_OK)
+        status = plan(&source->job, &source->args, json, ranks, err);
+    oct_model_source_close(source);
     return status;
 }
 
@@ -129,15 +209,17 @@ oct_status cli_plan(int argc, char **argv, oct_error *err) {
          "job's degrees say, else 1)",
          1, 1 << 20}};
     const cli_spec spec = {
-        .usage = "octet plan CONFIG [--json] [--ranks N] [--section.key=value ...]",
+        .usage = "octet plan CONFIG|MODEL [--json] [--ranks N] [--section.key=value ...]",
         .summary = "Shows what a job would convert to 8 bits, and why: a row for each linear and "
                    "expert module;\nwhich rules hold for each role (quantize.rules), and what the "
                    "framework that they are of would\nitself skip or refuse.\nTrains nothing and "
                    "needs no data. The job may be for another "
                    "machine: what "
                    "this one's CPU hasn't\n(gemm = \"aligned\") is a warning here and an error of "
-                   "octet train.",
+                   "octet train. MODEL is a Hugging Face folder or a\ncheckpoint: what is read from "
+                   "it, and what a recipe would convert.",
         .examples = "plan examples/demo.toml\n"
+                    "plan models/Qwen3-0.6B --model.converters=quantize.linear.mx\n"
                     "plan examples/demo.toml --quantize.linear.mx.filter_fqns=output,wo\n"
                     "plan examples/moe_demo.toml --ranks 4\n"
                     "plan examples/moe_demo.toml --quantize.rules=octet\n",
@@ -146,16 +228,11 @@ oct_status cli_plan(int argc, char **argv, oct_error *err) {
         .max_operands = 1,
         .overrides = CLI_JOB_OVERRIDES};
     cli_args args;
-    oct_job job = {0};
     oct_status status;
     if (cli_begin(&spec, argc, argv, &args, &status, err)) {
-        status = oct_job_load(args.n_operands ? args.operands[0] : NULL, args.overrides,
-                              args.n_overrides, &job, err);
-        cli_add_errors(job.others);
-        if (status == OCT_OK)
-            status = plan(&job, json, ranks, err);
+        bool model = args.n_operands > 0 && oct_path_is_folder(args.operands[0]);
+        status = model ? plan_model(&args, json, ranks, err) : plan_job(&args, json, ranks, err);
     }
-    oct_job_free(&job);
     cli_args_free(&args);
     return status;
 }

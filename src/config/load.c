@@ -208,6 +208,18 @@ oct_status oct_job_default(oct_job *job, oct_error *err) {
     return load("", NULL, 0, job, err);
 }
 
+oct_status oct_job_load_defaults(const char *const *overrides, int n, oct_job *job,
+                                 oct_error *err) {
+    const char *named;
+    oct_status status = oct_override_config_file(overrides, n, &named, err);
+    if (!status && named)
+        status = oct_fail(err, OCT_INVALID,
+                          "command line: --job.config_file: the model is named already; expected "
+                          "one of both; got %s",
+                          named);
+    return status ? status : load("", overrides, n, job, err);
+}
+
 void oct_job_free(oct_job *job) {
     struct oct_job_state *state = job->state;
     oct_free(job->others);

@@ -79,8 +79,8 @@ static oct_status read_architecture(const char *file, const json_t *root, oct_hf
 }
 
 /* An id, or a list of them. */
-static oct_status read_ends(const char *file, const json_t *root, oct_hf_config *config,
-                            oct_error *err) {
+static oct_status read_ends(const char *file, const json_t *root, int64_t ids[OCT_HF_MAX_ENDS],
+                            int64_t *n_ids, oct_error *err) {
     static const oct_hf_field end = {"eos_token_id",  OCT_HF_SIZE, 0, 0, OCT_HF_NULLABLE, -1,
                                      OCT_HF_MAX_VOCAB};
     const json_t *value = oct_hf_get(root, end.key);
@@ -90,13 +90,13 @@ static oct_status read_ends(const char *file, const json_t *root, oct_hf_config 
     if (n > OCT_HF_MAX_ENDS)
         return oct_fail(err, OCT_INVALID, "%s: %s: expected at most %d ids; got %zu", file, end.key,
                         OCT_HF_MAX_ENDS, n);
+    *n_ids = 0;
     for (size_t i = 0; i < n; i++) {
         const json_t *id = json_is_array(value) ? json_array_get(value, i) : value;
-        int64_t *to = &config->eos_token_ids[config->n_eos_token_ids];
-        oct_status status = oct_hf_read_field(file, "", id, &end, to, err);
+        oct_status status = oct_hf_read_field(file, "", id, &end, &ids[*n_ids], err);
         if (status)
             return status;
-        config->n_eos_token_ids += *to >= 0;
+        *n_ids += ids[*n_ids] >= 0;
     }
     return OCT_OK;
 }
@@ -246,7 +246,8 @@ static oct_status read_root(const char *file, const json_t *root, oct_hf_config 
     if ((status = oct_hf_read_fields(file, "", root, oct_hf_root_fields(), c, err)) ||
         (status = check_spellings(file, root, err)) ||
         (status = read_architecture(file, root, c, err)) ||
-        (status = read_activation(file, root, err)) || (status = read_ends(file, root, c, err)) ||
+        (status = read_activation(file, root, err)) ||
+        (status = read_ends(file, root, c->eos_token_ids, &c->n_eos_token_ids, err)) ||
         (status = read_scoring(file, root, c, err)) ||
         (status = oct_hf_read_rope(file, root, c, err)) ||
         (status = oct_hf_read_layers(file, root, c, err)) ||
@@ -279,6 +280,26 @@ oct_status oct_hf_config_read(const char *path, oct_hf_config *config, oct_error
     oct_status status = oct_file_read(file, MAX_CONFIG_BYTES, &text, &n_bytes, err);
     if (!status)
         status = oct_hf_config_parse(text, n_bytes, file, config, err);
+    oct_free(text);
+    oct_free(file);
+    return status;
+}
+
+oct_status oct_hf_end_tokens(const char *folder, const oct_hf_config *config,
+                             int64_t ids[OCT_HF_MAX_ENDS], int64_t *n, oct_error *err) {
+    char *text = NULL, *file = oct_path_join(folder, "generation_config.json");
+    size_t n_bytes = 0;
+    json_t *root = NULL;
+    *n = config->n_eos_token_ids;
+    memcpy(ids, config->eos_token_ids, sizeof config->eos_token_ids);
+    if (!file)
+        return oct_fail_memory(err);
+    oct_status status = OCT_OK;
+    if (oct_path_exists(file) &&
+        !(status = oct_file_read(file, MAX_CONFIG_BYTES, &text, &n_bytes, err)) &&
+        !(status = oct_json_parse(text, n_bytes, file, &root, err)))
+        status = read_ends(file, root, ids, n, err);
+    json_decref(root);
     oct_free(text);
     oct_free(file);
     return status;

@@ -130,6 +130,11 @@ double oct_hf_config_rope_factor(const oct_hf_config *config);
 /* Whether a layer has experts. */
 bool oct_hf_config_has_experts(const oct_hf_config *config, int64_t layer);
 
+/* The ids that end a text: of `folder`/generation_config.json where it says them, as transformers
+ * does, else the configuration's. */
+oct_status oct_hf_end_tokens(const char *folder, const oct_hf_config *config,
+                             int64_t ids[OCT_HF_MAX_ENDS], int64_t *n, oct_error *err);
+
 /* Writes `folder`/config.json with the fields that the model type uses. `extra_json` (NULL: none)
  * is an object whose keys are added. A quantization isn't written: the caller's extra_json says it.
  * By temporary name and rename. */

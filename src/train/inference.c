@@ -10,28 +10,22 @@
 #include "base/checked.h"
 #include "base/fs.h"
 #include "base/rng.h"
-#include "io/checkpoint_locate.h"
 #include "io/dataset.h"
-#include "train/model_record.h"
 #include "train/setup.h"
 #include "train/validate.h"
-#include "train/variant.h"
 
 /* ---- opening ---- */
 
-static oct_status create_model(oct_inference *inference, const oct_checkpoint *from,
+static oct_status create_model(oct_inference *inference, const oct_model_source *from,
                                int64_t max_len, oct_error *err) {
-    const oct_job *job = &inference->job;
-    oct_model_args args;
-    oct_status status = oct_model_record_read(from, job, &args, err);
-    if (status == OCT_OK) {
-        args.max_seq_len = oct_max_i64(args.max_seq_len, max_len);
-        status = oct_model_args_resolve(&args, err);
-    }
+    const oct_job *job = &from->job;
+    oct_model_args args = from->args;
+    args.max_seq_len = oct_max_i64(args.max_seq_len, max_len);
+    oct_status status = oct_model_args_resolve(&args, err);
     if (status == OCT_OK)
         status = oct_model_create(&args, OCT_PARAMS_ALLOCATED, &inference->model, err);
     if (status == OCT_OK)
-        status = oct_setup_parameters_from_checkpoint(from, inference->model, err);
+        status = oct_model_source_read(from, inference->model, err);
     if (status == OCT_OK)
         status = oct_conversion_create(job, inference->model, &inference->conversion, err);
     if (status == OCT_OK)
@@ -69,41 +63,58 @@ static oct_status load_tokenizer(oct_inference *inference, const char *path, oct
     return status;
 }
 
-static oct_status open_tokenizer(oct_inference *inference, const oct_checkpoint *from,
-                                 const json_t *state, const char *path, oct_error *err) {
+static oct_status open_tokenizer(oct_inference *inference, const json_t *state, const char *path,
+                                 oct_error *err) {
+    const oct_model_source *from = inference->source;
     char *own = NULL;
-    oct_status status = path ? OCT_OK : find_tokenizer(from, state, &own, err);
+    oct_status status = OCT_OK;
+    if (!path && !from->checkpoint)
+        path = from->path;
+    if (!path)
+        status = find_tokenizer(from->checkpoint, state, &own, err);
     if (status == OCT_OK)
         status = load_tokenizer(inference, path ? path : own, err);
     oct_free(own);
     return status;
 }
 
+/* The tokens that a folder says a text ends with, beside the tokenizer's. */
+static oct_status read_ends(oct_inference *inference, oct_error *err) {
+    const oct_model_source *from = inference->source;
+    if (from->checkpoint)
+        return OCT_OK;
+    return oct_hf_end_tokens(from->path, &from->hf, inference->ends, &inference->n_ends, err);
+}
+
+/* What a checkpoint tells of its training. */
+static void read_state(oct_inference *inference, const json_t *state) {
+    const json_t *data_tokens = json_object_get(state, "data_tokens");
+    inference->n_trained = json_is_integer(data_tokens) ? json_integer_value(data_tokens) : -1;
+    inference->steps_done = oct_checkpoint_step(inference->source->checkpoint);
+}
+
 oct_status oct_inference_open(const char *path, const oct_inference_options *options,
                               oct_inference **out, oct_error *err) {
-    oct_checkpoint *from = NULL;
     json_t *state = NULL;
     oct_inference *inference = oct_calloc_array(1, sizeof *inference);
+    const oct_model_use use = {.recipe = options->recipe};
     *out = NULL;
     if (!inference)
         return oct_fail_memory(err);
-    oct_status status = oct_checkpoint_locate(path, &from, err);
-    if (status == OCT_OK) {
-        state = json_loads(oct_checkpoint_state(from), 0, NULL);
-        const json_t *data_tokens = json_object_get(state, "data_tokens");
-        inference->n_trained = json_is_integer(data_tokens) ? json_integer_value(data_tokens) : -1;
-        inference->steps_done = oct_checkpoint_step(from);
-        inference->path = oct_strdup(oct_checkpoint_path(from));
-        status = inference->path
-                     ? oct_variant_load_saved(from, options->recipe, &inference->job, err)
-                     : oct_fail_memory(err);
+    oct_status status = oct_model_source_open(path, &use, &inference->source, err);
+    const oct_model_source *from = inference->source;
+    inference->n_trained = -1;
+    if (status == OCT_OK && from->checkpoint) {
+        state = json_loads(oct_checkpoint_state(from->checkpoint), 0, NULL);
+        read_state(inference, state);
     }
+    if (status == OCT_OK)
+        status = read_ends(inference, err);
     if (status == OCT_OK)
         status = create_model(inference, from, options->max_len, err);
     if (status == OCT_OK)
-        status = open_tokenizer(inference, from, state, options->tokenizer_path, err);
+        status = open_tokenizer(inference, state, options->tokenizer_path, err);
     json_decref(state);
-    oct_checkpoint_close(from);
     if (status == OCT_OK)
         *out = inference;
     else
@@ -119,8 +130,7 @@ void oct_inference_close(oct_inference *inference) {
     oct_model_destroy(inference->model);
     oct_conversion_destroy(inference->conversion);
     oct_tokenizer_free(inference->tokenizer);
-    oct_job_free(&inference->job);
-    oct_free(inference->path);
+    oct_model_source_close(inference->source);
     oct_free(inference);
 }
 
@@ -130,7 +140,7 @@ void oct_inference_close(oct_inference *inference) {
 static oct_status open_held_out(const oct_inference *inference, const oct_setup_data *setup,
                                 int64_t seq_len, const char **path, oct_dataset **dataset,
                                 oct_error *err) {
-    const oct_job *job = &inference->job;
+    const oct_job *job = &inference->source->job;
     bool at_end = oct_setup_holds_out(job);
     const char *trained = job->training.dataset_path, *own = job->validation.dataset_path;
     *path = at_end ? trained : own;
@@ -138,7 +148,7 @@ static oct_status open_held_out(const oct_inference *inference, const oct_setup_
         return oct_fail(err, OCT_INVALID,
                         "%s: its training held no text out (validation.enable = false); name a "
                         "TEXT to evaluate on",
-                        inference->path);
+                        inference->source->path);
     oct_status status = oct_setup_validation(job, setup, seq_len, dataset, err);
     if (status != OCT_OK || !at_end)
         return status;
@@ -157,7 +167,8 @@ static oct_status open_held_out(const oct_inference *inference, const oct_setup_
 static int64_t choose_seq_len(const oct_inference *inference, const oct_inference_data *data) {
     if (data->seq_len > 0)
         return data->seq_len;
-    return data->path ? inference->job.training.seq_len : inference->job.validation.seq_len;
+    return data->path ? inference->source->job.training.seq_len
+                      : inference->source->job.validation.seq_len;
 }
 
 oct_status oct_inference_evaluate(oct_inference *inference, const oct_inference_data *data,
@@ -278,6 +289,13 @@ static oct_status next_token(oct_inference *inference, oct_kv_cache *cache, cons
     return OCT_OK;
 }
 
+static bool is_end(const oct_inference *inference, int32_t id) {
+    for (int64_t i = 0; i < inference->n_ends; i++)
+        if (inference->ends[i] == id)
+            return true;
+    return id == oct_tokenizer_eos(inference->tokenizer);
+}
+
 oct_status oct_inference_generate(oct_inference *inference, const char *prompt, int64_t max_new,
                                   const oct_sampling *sampling, oct_text_sink sink, void *user,
                                   int64_t *n_tokens, oct_error *err) {
@@ -296,12 +314,13 @@ oct_status oct_inference_generate(oct_inference *inference, const char *prompt, 
                           "that the model was opened for",
                           (long long)n_prompt, (long long)max_new, (long long)args->max_seq_len);
     if (status == OCT_OK)
-        status = oct_model_create_cache(inference->model, oct_setup_activation(&inference->job), 1,
-                                        n_prompt + max_new, &cache);
+        status =
+            oct_model_create_cache(inference->model, oct_setup_activation(&inference->source->job),
+                                   1, n_prompt + max_new, &cache);
     for (int64_t i = 0; i < max_new && status == OCT_OK; i++) {
         status = next_token(inference, cache, i == 0 ? ids.ids : &id, i == 0 ? n_prompt : 1,
                             sampling, logits, &id, err);
-        if (status != OCT_OK || id == oct_tokenizer_eos(inference->tokenizer))
+        if (status != OCT_OK || is_end(inference, id))
             break;
         size_t n_bytes = 0;
         const char *bytes = oct_tokenizer_token(inference->tokenizer, id, &n_bytes);

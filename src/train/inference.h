@@ -7,26 +7,27 @@
 #include "io/tokenizer.h"
 #include "model/model.h"
 #include "op/loss.h"
+#include "train/model_source.h"
 
 typedef struct oct_inference {
-    oct_job job; /* that trained it, in the recipe asked for */
+    oct_model_source *source; /* what was opened */
     oct_model *model;
     oct_conversion *conversion;
     oct_weights *weights;
     oct_step *step;
     oct_tokenizer *tokenizer;
-    char *path;         /* of the checkpoint */
-    int64_t steps_done; /* by training */
+    int64_t steps_done; /* by training, as a checkpoint says */
     int64_t n_trained;  /* tokens of the text that training drew from; -1: not known */
+    int64_t n_ends, ends[OCT_HF_MAX_ENDS]; /* a folder's end tokens, beside the tokenizer's */
 } oct_inference;
 
 typedef struct oct_inference_options {
-    const char *recipe;         /* bf16, fp32 or a recipe; NULL: the one it was trained with */
-    const char *tokenizer_path; /* NULL: the one it was trained with */
+    const char *recipe;         /* bf16, fp32 or a recipe; NULL: as oct_model_source says */
+    const char *tokenizer_path; /* NULL: the one it was trained with, or the folder's own */
     int64_t max_len;            /* tokens that a sequence may reach; 0: training's seq_len */
 } oct_inference_options;
 
-/* `path` is as oct_checkpoint_locate takes it. OCT_INVALID: there is no checkpoint, or its job,
+/* `path` is as oct_model_source_open takes it. OCT_INVALID: there is no model, or its job,
  * tokenizer or parameters don't fit. Close it with oct_inference_close; one thread at a time. */
 oct_status oct_inference_open(const char *path, const oct_inference_options *options,
                               oct_inference **inference, oct_error *err);

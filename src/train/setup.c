@@ -92,8 +92,21 @@ static oct_status base_args(const oct_job *job, oct_model_args *args, oct_error 
     return oct_setup_fail_at(job, key, &cause, err);
 }
 
-oct_status oct_setup_model_args(const oct_job *job, oct_model_args *args, oct_error *err) {
+oct_status oct_setup_own_args(const oct_job *job, oct_model_args *args, oct_error *err) {
     oct_error cause = {0};
+    oct_status status = OCT_OK;
+    const oct_value *item = job->model.args ? job->model.args->items.first : NULL;
+    for (; item && status == OCT_OK; item = item->next)
+        status = oct_job_set_model_arg(job, item, args, err);
+    if (status != OCT_OK)
+        return status;
+    args->moe_force_load_balance |= job->debug.moe_force_load_balance;
+    if (oct_model_args_resolve(args, &cause) != OCT_OK)
+        return fail_resolve(job, &cause, err);
+    return OCT_OK;
+}
+
+oct_status oct_setup_model_args(const oct_job *job, oct_model_args *args, oct_error *err) {
     oct_status status = base_args(job, args, err);
     if (status != OCT_OK)
         return status;
@@ -105,16 +118,7 @@ oct_status oct_setup_model_args(const oct_job *job, oct_model_args *args, oct_er
     args->max_seq_len = job->training.seq_len;
     if (job->validation.enable)
         args->max_seq_len = oct_max_i64(args->max_seq_len, job->validation.seq_len);
-    const oct_value *item = job->model.args ? job->model.args->items.first : NULL;
-    for (; item; item = item->next) {
-        status = oct_job_set_model_arg(job, item, args, err);
-        if (status != OCT_OK)
-            return status;
-    }
-    args->moe_force_load_balance |= job->debug.moe_force_load_balance;
-    if (oct_model_args_resolve(args, &cause) != OCT_OK)
-        return fail_resolve(job, &cause, err);
-    return OCT_OK;
+    return oct_setup_own_args(job, args, err);
 }
 
 oct_dtype oct_setup_activation(const oct_job *job) {

@@ -16,6 +16,9 @@
 oct_status oct_setup_fail_at(const oct_job *job, const char *key, const oct_error *cause,
                              oct_error *err);
 
+/* Lays [model.args] over the dimensions and resolves them. */
+oct_status oct_setup_own_args(const oct_job *job, oct_model_args *args, oct_error *err);
+
 /* The flavor's dimensions, or without a flavor (YAML) those of model.hf_assets_path's config.json,
  * with [model.args] applied and room for training.seq_len positions; resolved. */
 oct_status oct_setup_model_args(const oct_job *job, oct_model_args *args, oct_error *err);

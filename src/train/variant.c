@@ -91,6 +91,13 @@ static void mindspeed_extras(const char *const *overrides, int n, const char *re
                       is_high_precision(recipe) ? "none" : recipe);
 }
 
+static oct_status load(const char *path, const char *const *overrides, int n, oct_job *job,
+                       oct_error *err) {
+    if (path && !*path)
+        return oct_job_load_defaults(overrides, n, job, err);
+    return oct_job_load(path, overrides, n, job, err);
+}
+
 static oct_status load_with(const char *path, const char *const *overrides, int n, const extras *e,
                             oct_job *job, oct_error *err) {
     oct_status status = OCT_OK;
@@ -105,7 +112,7 @@ static oct_status load_with(const char *path, const char *const *overrides, int 
             status = oct_fail_memory(err);
     }
     if (status == OCT_OK)
-        status = oct_job_load(path, all, n + e->n, job, err);
+        status = load(path, all, n + e->n, job, err);
     oct_free(all);
     return status;
 }
@@ -119,7 +126,7 @@ oct_status oct_variant_load(const char *path, const char *const *overrides, int 
     if (recipe && !is_high_precision(recipe))
         status = oct_recipe_parse_beside(recipe, high_precision, N_HIGH_PRECISION, &parsed, err);
     if (status == OCT_OK)
-        status = oct_job_load(path, overrides, n_overrides, job, err);
+        status = load(path, overrides, n_overrides, job, err);
     if (status != OCT_OK || !recipe)
         return status;
     if (job->form == OCT_JOB_MINDSPEED)

@@ -10,7 +10,7 @@
  *   fp32  nothing in 8 bits, activations in fp32
  *   else  a recipe name for linears, and for experts where the job runs them as grouped products;
  *         activations in the job's dtype
- * NULL: the job as it is. OCT_INVALID: an unknown recipe, or what oct_job_load refuses, which
+ * NULL: the job as it is. A `path` of "" is torchtitan's defaults. OCT_INVALID: an unknown recipe, or what oct_job_load refuses, which
  * leaves job->others. */
 oct_status oct_variant_load(const char *path, const char *const *overrides, int n_overrides,
                             const char *recipe, oct_job *job, oct_error *err);

@@ -106,10 +106,10 @@ static void render_attention(const oct_model_args *args, oct_strbuf *text) {
                           n, (long long)args->n_layers, (long long)args->window);
     if (args->rope_scaling == OCT_ROPE_UNSCALED)
         return;
-    oct_strbuf_printf(text, "%spositions: %s scaling, factor %g", n > 0 ? "" : "\n",
+    oct_strbuf_printf(text, "%spositions: %s scaling by %g", n > 0 ? "" : "\n",
                       scalings[args->rope_scaling], args->rope_scaling_factor);
     if (args->rope_scaling != OCT_ROPE_LINEAR)
-        oct_strbuf_printf(text, " from %lld tokens on", original);
+        oct_strbuf_printf(text, " of a model trained on %lld tokens", original);
     if (args->rope_scaling == OCT_ROPE_YARN && args->yarn_always)
         oct_strbuf_puts(text, "; in force at any length, as in transformers");
     else if (args->rope_scaling == OCT_ROPE_YARN)

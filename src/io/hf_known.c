@@ -37,6 +37,7 @@ static const struct {
     {"is_llama_config", ANY},
     {"transformers.js_config", ANY},
     {"ep_size", ANY},
+    {"pretraining_tp", ANY}, /* the same products in slices */
     {"use_cache", ANY},
     {"pad_token_id", ANY},
     {"sep_token_id", ANY},
@@ -95,7 +96,6 @@ static const struct {
     {"is_encoder_decoder", NONE},
     {"add_cross_attention", NONE},
     {"cross_attention_hidden_size", NONE},
-    {"pretraining_tp", ONE},
     {"moe_layer_freq", ONE},
     {"head_dim", LATENT},
     {"qk_head_dim", LATENT},

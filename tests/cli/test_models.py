@@ -50,6 +50,43 @@ def safetensors(tensors):
     return struct.pack("<Q", len(text)) + text + body
 
 
+# What the files of published models say, beside the dimensions that every one has.
+SEEN = dict(attention_dropout=0.0, bos_token_id=1, eos_token_id=[2, 3], hidden_act="silu", initializer_range=0.02, use_cache=True,
+            torch_dtype="bfloat16", transformers_version="4.45.0", tie_word_embeddings=False, rms_norm_eps=1e-6)
+FULL = ["full_attention"] * 4
+PUBLISHED = {
+    "Llama 3.2": dict(model_type="llama", architectures=["LlamaForCausalLM"], attention_bias=False, mlp_bias=False, head_dim=64,
+                      pretraining_tp=1, rope_theta=500000.0, rope_scaling=dict(
+                          factor=32.0, high_freq_factor=4.0, low_freq_factor=1.0, original_max_position_embeddings=8192,
+                          rope_type="llama3")),
+    "SmolLM2": dict(model_type="llama", architectures=["LlamaForCausalLM"], is_llama_config=True, rope_interleaved=False,
+                    pretraining_tp=1, rope_scaling=None, rope_theta=100000),
+    "SmolLM3": dict(model_type="smollm3", architectures=["SmolLM3ForCausalLM"], layer_types=FULL, max_window_layers=28,
+                    no_rope_layer_interval=4, no_rope_layers=[1, 1, 1, 0], pad_token_id=128004, pretraining_tp=2,
+                    rope_theta=5000000.0, sliding_window=None, use_sliding_window=False),
+    "Mistral": dict(model_type="mistral", architectures=["MistralForCausalLM"], sliding_window=4096, rope_theta=10000.0),
+    "Qwen2.5": dict(model_type="qwen2", architectures=["Qwen2ForCausalLM"], max_window_layers=24, sliding_window=32768,
+                    use_mrope=False, use_sliding_window=False, rope_theta=1000000.0),
+    "Qwen3": dict(model_type="qwen3", architectures=["Qwen3ForCausalLM"], attention_bias=False, head_dim=128, max_window_layers=28,
+                  rope_scaling=None, rope_theta=1000000, sliding_window=None, use_sliding_window=False),
+    "Qwen3-MoE": dict(model_type="qwen3_moe", architectures=["Qwen3MoeForCausalLM"], attention_bias=False, decoder_sparse_step=1,
+                      head_dim=128, max_window_layers=48, mlp_only_layers=[], moe_intermediate_size=64, norm_topk_prob=True,
+                      num_experts=128, num_experts_per_tok=8, output_router_logits=False, rope_scaling=None, rope_theta=1000000.0,
+                      router_aux_loss_coef=0.001, sliding_window=None, use_sliding_window=False),
+    "DeepSeek-V3": dict(model_type="deepseek_v3", architectures=["DeepseekV3ForCausalLM"], attention_bias=False,
+                        auto_map=dict(AutoConfig="configuration_deepseek.DeepseekV3Config"), aux_loss_alpha=0.001, ep_size=1,
+                        first_k_dense_replace=3, kv_lora_rank=512, moe_intermediate_size=64, moe_layer_freq=1, n_group=8,
+                        n_routed_experts=256, n_shared_experts=1, norm_topk_prob=True, num_experts_per_tok=8,
+                        num_key_value_heads=16, num_nextn_predict_layers=1, pretraining_tp=1, q_lora_rank=1536,
+                        qk_nope_head_dim=128, qk_rope_head_dim=64, quantization_config=dict(
+                            activation_scheme="dynamic", fmt="e4m3", quant_method="fp8", weight_block_size=[128, 128]),
+                        rope_scaling=dict(beta_fast=32, beta_slow=1, factor=40, mscale=1.0, mscale_all_dim=1.0,
+                                          original_max_position_embeddings=4096, type="yarn"),
+                        rope_theta=10000, routed_scaling_factor=2.5, scoring_func="sigmoid", seq_aux=True, topk_group=4,
+                        topk_method="noaux_tc", v_head_dim=128),
+}
+
+
 class Models(Training):
     def folder_of(self, config, name="model", **changes):
         """A folder of random weights, tokenizer included; `changes` gives tensors in their place, or more."""
@@ -111,7 +148,7 @@ class Models(Training):
                                      sliding_window=5, max_window_layers=1))
         text = self.accepted(["plan", folder, "--model.converters=quantize.linear.mx"]).stdout
         self.assertIn("MXLinear", text)
-        self.assertIn("yarn scaling, factor 4 from 16 tokens on; in force at any length, as in transformers", text)
+        self.assertIn("yarn scaling by 4 of a model trained on 16 tokens; in force at any length, as in transformers", text)
         self.assertIn("1 of 2 layers see the last 5 tokens alone", text)
         self.assertNotIn("MXLinear", self.accepted(["plan", folder]).stdout)
         told = json.loads(self.accepted(["plan", folder, "--json"]).stdout)
@@ -123,6 +160,13 @@ class Models(Training):
         self.assertIn("not in force: sequences of 32 tokens, and torchtitan's rule", short)
         long = self.accepted(["plan", "job.toml", *flavor, "--training.seq_len=8192"]).stdout
         self.assertIn("; in force: sequences of 8192 tokens, and torchtitan's rule", long)
+
+    def test_given_the_configurations_of_published_models_every_one_is_understood(self):
+        sizes = dict(hidden_size=1024, intermediate_size=64, num_hidden_layers=4, num_attention_heads=16, num_key_value_heads=2,
+                     vocab_size=128, max_position_embeddings=32768)
+        for name, config in PUBLISHED.items():
+            self.write(f"{name}/config.json", json.dumps({**SEEN, **sizes, **config}))
+            self.assertIn("linears", self.accepted(["plan", name]).stdout)
 
     def test_given_experts_trained_at_no_learning_rate_the_model_stays_what_it_was(self):
         folder = self.folder_of(QWEN3_MOE)

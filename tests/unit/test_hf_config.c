@@ -32,7 +32,7 @@ static void given_keys_that_nobody_uses_they_are_refused_by_name(void **state) {
         {"\"never_seen\": 1, \"nor_this\": {}", "never_seen, nor_this"},
         {"\"rms_norm_epz\": 0.1", "rms_norm_epz (nearest: rms_norm_eps)"},
         {"\"attention_dropout\": 0.1", "attention_dropout (not supported with 0.1)"},
-        {"\"pretraining_tp\": 2", "pretraining_tp (not supported with 2)"},
+        {"\"moe_layer_freq\": 2", "moe_layer_freq (not supported with 2)"},
         {"\"output_router_logits\": true", "output_router_logits (not supported with true)"},
         {"\"topk_method\": \"greedy\"", "topk_method (not supported with 'greedy')"},
         {"\"partial_rotary_factor\": 0.5", "partial_rotary_factor: not supported; expected 1"},

@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/thread.h"
+#include "model/args_list.h"
 #include "model/hf_names.h"
 #include "model/model.h"
 
@@ -105,6 +106,45 @@ static void given_a_flavor_flops_follow_the_formula_of_torchtitan(void **state) 
     expected = 6.0 * (double)oct_model_n_parameters(model) + 12.0 * 8 * 16 * 128 * 64;
     assert_true(oct_model_flops_per_token(model, 64) == expected);
     oct_model_destroy(model);
+}
+
+/* What is recorded of sets of layers comes back, and nothing else is taken for one. */
+static void given_sets_of_layers_they_are_written_as_runs_and_come_back(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        int layers[6]; /* -1 ends */
+    } cases[] = {{"\"\"", {-1}},
+                 {"\"0\"", {0, -1}},
+                 {"\"1-3,7\"", {1, 2, 3, 7, -1}},
+                 {"\"0-1,62-64,1023\"", {0, 1, 62, 63, 64, 1023}}};
+    size_t windowed = 0;
+    while (strcmp(oct_model_args_name(windowed), "windowed") != 0)
+        windowed++;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        oct_model_args args = flavor("llama3", "demo"), back = args;
+        oct_strbuf text = {0};
+        oct_error err = {0};
+        char bare[64];
+        for (int k = 0; k < 6 && cases[i].layers[k] >= 0; k++)
+            oct_layer_set_add(&args.windowed, cases[i].layers[k]);
+        oct_model_args_put(&args, windowed, &text);
+        assert_string_equal(text.text, cases[i].text);
+        snprintf(bare, sizeof bare, "%.*s", (int)strlen(text.text) - 2, text.text + 1);
+        const oct_arg arg = {.type = OCT_ARG_TEXT, .text = bare};
+        assert_int_equal(oct_model_args_take(&back, "windowed", arg, &err), OCT_OK);
+        assert_memory_equal(&back.windowed, &args.windowed, sizeof back.windowed);
+        oct_strbuf_free(&text);
+    }
+    static const char *const wrong[] = {"1024", "3-1", "-1",   "1-",
+                                        "a",    "1;2", "1--2", "99999999999999999999"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        oct_model_args args = flavor("llama3", "demo");
+        oct_error err = {0};
+        const oct_arg arg = {.type = OCT_ARG_TEXT, .text = wrong[i]};
+        assert_int_equal(oct_model_args_take(&args, "windowed", arg, &err), OCT_INVALID);
+        assert_non_null(strstr(err.message, "windowed: impossible value; expected layers"));
+    }
 }
 
 static void given_a_tree_names_are_those_of_torchtitan(void **state) {
@@ -489,6 +529,7 @@ int main(void) {
         cmocka_unit_test(given_llama3_flavors_hidden_dim_follows_the_rule_of_llama),
         cmocka_unit_test(given_shapes_only_the_largest_model_takes_no_parameter_memory),
         cmocka_unit_test(given_a_flavor_flops_follow_the_formula_of_torchtitan),
+        cmocka_unit_test(given_sets_of_layers_they_are_written_as_runs_and_come_back),
         cmocka_unit_test(given_a_tree_names_are_those_of_torchtitan),
         cmocka_unit_test(given_an_unknown_model_or_flavor_the_nearest_and_the_list_are_named),
         cmocka_unit_test(given_values_for_dimensions_they_are_set_or_refused_in_one_line),

@@ -102,9 +102,6 @@ static const char *kind_of(const char *path) {
         return "it doesn't exist";
     if (!oct_path_is_folder(path))
         return "it's a file";
-    if (has_file(path, "config.json"))
-        return "it has none, but a Hugging Face model, which octet train reads with "
-               "checkpoint.initial_load_path and checkpoint.initial_load_in_hf";
     return "it has none";
 }
 

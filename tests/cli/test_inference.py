@@ -116,10 +116,9 @@ class Inference(Training):
         shutil.rmtree(self.path("a", "step-4"))
         self.assertTrue(self.refused(["eval", "a"]).stderr.endswith("run's dump folder; it has none\n"))
 
-    def test_given_a_hugging_face_folder_the_way_in_is_named(self):
+    def test_given_a_folder_with_a_config_json_it_is_a_hugging_face_model(self):
         self.write("llama/config.json", "{}")
-        self.write("llama/model.safetensors", "")
-        self.refused(["generate", "llama"], "Hugging Face", "checkpoint.initial_load_in_hf")
+        self.refused(["generate", "llama"], "llama/config.json: model_type: expected; it is missing")
 
 
 if __name__ == "__main__":

@@ -102,7 +102,7 @@ oct_status cli_eval(int argc, char **argv, oct_error *err) {
         .examples = "eval outputs/demo\n"
                     "eval outputs/demo/compare/mxfp8 --limit 16384\n"
                     "eval outputs/demo other.txt --recipe bf16\n"
-                    "eval models/SmolLM2-135M other.txt --seq-len 1024\n",
+                    "eval data/SmolLM2-135M other.txt --seq-len 1024\n",
         .options = options,
         .n_options = sizeof options / sizeof options[0],
         .min_operands = 1,

@@ -64,7 +64,7 @@ oct_status cli_generate(int argc, char **argv, oct_error *err) {
         .examples = "generate outputs/demo --prompt \"In the beginning\"\n"
                     "generate outputs/demo/compare/mxfp8 --temperature 0 "
                     "--max-new-tokens 40\n"
-                    "generate models/SmolLM2-135M --prompt \"Once upon\"\n",
+                    "generate data/SmolLM2-135M --prompt \"Once upon\"\n",
         .options = options,
         .n_options = sizeof options / sizeof options[0],
         .min_operands = 1,

@@ -210,16 +210,17 @@ oct_status cli_plan(int argc, char **argv, oct_error *err) {
          1, 1 << 20}};
     const cli_spec spec = {
         .usage = "octet plan CONFIG|MODEL [--json] [--ranks N] [--section.key=value ...]",
-        .summary = "Shows what a job would convert to 8 bits, and why: a row for each linear and "
-                   "expert module;\nwhich rules hold for each role (quantize.rules), and what the "
-                   "framework that they are of would\nitself skip or refuse.\nTrains nothing and "
-                   "needs no data. The job may be for another "
-                   "machine: what "
-                   "this one's CPU hasn't\n(gemm = \"aligned\") is a warning here and an error of "
-                   "octet train. MODEL is a Hugging Face folder or a\ncheckpoint: what is read from "
-                   "it, and what a recipe would convert.",
+        .summary =
+            "Shows what a job would convert to 8 bits, and why: a row for each linear and "
+            "expert module;\nwhich rules hold for each role (quantize.rules), and what the "
+            "framework that they are of would\nitself skip or refuse.\nTrains nothing and "
+            "needs no data. The job may be for another "
+            "machine: what "
+            "this one's CPU hasn't\n(gemm = \"aligned\") is a warning here and an error of "
+            "octet train. MODEL is a Hugging Face folder or a\ncheckpoint: what is read from "
+            "it, and what a recipe would convert.",
         .examples = "plan examples/demo.toml\n"
-                    "plan models/Qwen3-0.6B --model.converters=quantize.linear.mx\n"
+                    "plan data/Qwen3-0.6B --model.converters=quantize.linear.mx\n"
                     "plan examples/demo.toml --quantize.linear.mx.filter_fqns=output,wo\n"
                     "plan examples/moe_demo.toml --ranks 4\n"
                     "plan examples/moe_demo.toml --quantize.rules=octet\n",

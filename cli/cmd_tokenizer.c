@@ -126,8 +126,11 @@ static oct_status print_ids(void *user, const int32_t *ids, size_t n, oct_error 
 
 static oct_status run_encode(int argc, char **argv, oct_error *err) {
     const char *literal = NULL;
+    bool bare = false;
     const cli_option options[] = {
         {"text", CLI_TEXT, &literal, "TEXT", "encode this text instead of a file"},
+        {"no-special-tokens", CLI_FLAG, &bare, NULL,
+         "leave out what the tokenizer's post-processor adds, and don't truncate"},
     };
     const cli_spec spec = {.usage = "octet tokenizer encode TOKENIZER [FILE] [--text TEXT]",
                            .summary = "Prints the token ids of a file (default: standard input).",
@@ -156,12 +159,14 @@ static oct_status run_encode(int argc, char **argv, oct_error *err) {
                           args.operands[1]);
     if (!status)
         status = oct_tokenizer_load(args.operands[0], &tokenizer, err);
+    oct_status (*encode)(const oct_tokenizer *, const char *, size_t, oct_added_tokens,
+                         oct_token_sink, void *, oct_error *) =
+        bare ? oct_tokenizer_encode_stream : oct_tokenizer_encode_whole;
     if (!status && !literal)
         status = read_input(args.n_operands > 1 ? args.operands[1] : "-", &text, &n_bytes, err);
     if (!status)
-        status = oct_tokenizer_encode_stream(tokenizer, literal ? literal : text,
-                                             literal ? strlen(literal) : n_bytes,
-                                             OCT_ADDED_TOKENS_FOUND, print_ids, &started, err);
+        status = encode(tokenizer, literal ? literal : text, literal ? strlen(literal) : n_bytes,
+                        OCT_ADDED_TOKENS_FOUND, print_ids, &started, err);
     if (!status)
         printf("\n");
 cleanup:

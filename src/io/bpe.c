@@ -150,13 +150,17 @@ oct_status oct_bpe_add_token(oct_bpe *bpe, int32_t id, const char *bytes, size_t
     return OCT_OK;
 }
 
-int oct_bpe_finish(oct_bpe *bpe) {
+void oct_bpe_finish(oct_bpe *bpe) {
     for (int byte = 0; byte < 256; byte++) {
         char c = (char)byte;
         bpe->byte_id[byte] = oct_bpe_find(bpe, &c, 1);
-        if (bpe->byte_id[byte] < 0)
-            return byte;
     }
+}
+
+int oct_bpe_missing_byte(const oct_bpe *bpe, const char *word, size_t n_bytes) {
+    for (size_t i = 0; i < n_bytes; i++)
+        if (bpe->byte_id[(uint8_t)word[i]] < 0)
+            return (uint8_t)word[i];
     return -1;
 }
 
@@ -222,7 +226,7 @@ oct_status oct_bpe_add_merge(oct_bpe *bpe, int32_t left, int32_t right) {
     if (status)
         return status;
     oct_bpe_merge *merge = &bpe->merges[merge_slot(bpe, pair_of(left, right))];
-    if (id < 0 || merge->pair != UINT64_MAX)
+    if (id < 0)
         return OCT_INVALID;
     *merge = (oct_bpe_merge){pair_of(left, right), (uint32_t)bpe->n_merges++, id};
     return OCT_OK;

@@ -4,8 +4,8 @@
  * `bytes_to_unicode`); here they are plain bytes. A vocabulary entry with another character in it
  * can't come out of text: it can be decoded, but never found.
  *
- * Invariant: once oct_bpe_finish has succeeded every byte has a token, every merge joins known
- * tokens into the token of their joined bytes, and nothing changes any more. */
+ * Invariant: once oct_bpe_finish was called every merge joins known tokens into the token of their
+ * joined bytes, and nothing changes any more. */
 #ifndef OCT_IO_BPE_H
 #define OCT_IO_BPE_H
 
@@ -39,8 +39,10 @@ typedef struct oct_bpe {
     size_t n_slots, n_found;
     oct_bpe_merge *merges;
     size_t n_merge_slots, n_merges;
-    int32_t byte_id[256];
-    bool ignore_merges; /* a word that is a token isn't merged (Llama 3) */
+    int32_t byte_id[256]; /* -1: the vocabulary has no token of this byte */
+    int32_t unk;          /* stands for such a byte; -1: none, and the byte can't be encoded */
+    bool fuse_unk;        /* one for a run of them */
+    bool ignore_merges;   /* a word that is a token isn't merged (Llama 3) */
 } oct_bpe;
 
 /* The character that spells a byte, and back (-1 for a character that spells none). */
@@ -56,11 +58,13 @@ void oct_bpe_free(oct_bpe *bpe);
  * OCT_NO_MEMORY can happen, or OCT_INVALID where id or (found) bytes are taken. */
 oct_status oct_bpe_add_token(oct_bpe *bpe, int32_t id, const char *bytes, size_t n_bytes,
                              bool found);
-/* Adds the merge with the next rank. OCT_INVALID when the joined bytes are no token, or the pair
- * has a merge already. */
+/* Adds the merge with the next rank; a pair that has one already moves to it. OCT_INVALID when the
+ * joined bytes are no token. */
 oct_status oct_bpe_add_merge(oct_bpe *bpe, int32_t left, int32_t right);
-/* Collects byte_id; the first byte that has no token, or -1 when all have one. */
-int oct_bpe_finish(oct_bpe *bpe);
+/* Collects byte_id. */
+void oct_bpe_finish(oct_bpe *bpe);
+/* The first byte of a word that has no token; -1 when all have one. */
+int oct_bpe_missing_byte(const oct_bpe *bpe, const char *word, size_t n_bytes);
 
 int32_t oct_bpe_find(const oct_bpe *bpe, const char *bytes, size_t n_bytes); /* -1: none */
 const oct_bpe_merge *oct_bpe_find_merge(const oct_bpe *bpe, int32_t left, int32_t right);
@@ -75,7 +79,8 @@ typedef struct oct_bpe_scratch {
 void oct_bpe_scratch_free(oct_bpe_scratch *scratch);
 
 /* Appends the ids of one word of n_bytes < 2^31: of all adjacent pairs the one with the lowest rank
- * (the leftmost of those) is merged until none is left. */
+ * (the leftmost of those) is merged until none is left. OCT_INVALID: a byte has no token, and the
+ * vocabulary no token for unknown ones. */
 oct_status oct_bpe_encode_word(const oct_bpe *bpe, oct_bpe_scratch *scratch, const char *word,
                                size_t n_bytes, oct_token_list *ids);
 

@@ -112,15 +112,36 @@ static void merge_at(const oct_bpe *bpe, oct_bpe_scratch *s, int32_t at) {
     look_up_pair(bpe, s, at);
 }
 
+/* A node for each byte, but one for a run of unknown bytes where those are fused. Returns how many;
+ * 0: a byte has no token. */
+static size_t start_nodes(const oct_bpe *bpe, oct_bpe_scratch *s, const uint8_t *word, size_t n) {
+    size_t count = 0;
+    bool after_unknown = false;
+    for (size_t i = 0; i < n; i++) {
+        int32_t id = bpe->byte_id[word[i]];
+        bool unknown = id < 0;
+        if (unknown && bpe->unk < 0)
+            return 0;
+        if (!(unknown && after_unknown && bpe->fuse_unk)) {
+            s->nodes[count] = (oct_bpe_node){unknown ? bpe->unk : id, -1, (int32_t)count - 1,
+                                             (int32_t)count + 1, NO_MERGE};
+            count++;
+        }
+        after_unknown = unknown;
+    }
+    s->nodes[count - 1].next = -1;
+    return count;
+}
+
 static oct_status merge_word(const oct_bpe *bpe, oct_bpe_scratch *s, const uint8_t *word, size_t n,
                              oct_token_list *ids) {
     oct_status status = reserve(s, n);
     if (status)
         return status;
     s->heap_n = 0;
-    for (size_t i = 0; i < n; i++)
-        s->nodes[i] = (oct_bpe_node){bpe->byte_id[word[i]], -1, (int32_t)i - 1,
-                                     i + 1 < n ? (int32_t)i + 1 : -1, NO_MERGE};
+    n = start_nodes(bpe, s, word, n);
+    if (n == 0)
+        return OCT_INVALID;
     for (size_t i = 0; i < n; i++)
         look_up_pair(bpe, s, (int32_t)i);
     while (s->heap_n) {
@@ -147,7 +168,7 @@ oct_status oct_bpe_encode_word(const oct_bpe *bpe, oct_bpe_scratch *scratch, con
                                size_t n_bytes, oct_token_list *ids) {
     if (n_bytes == 0)
         return OCT_OK;
-    if (n_bytes == 1)
+    if (n_bytes == 1 && bpe->byte_id[(uint8_t)word[0]] >= 0)
         return oct_token_list_append(ids, &bpe->byte_id[(uint8_t)word[0]], 1);
     if (n_bytes > INT32_MAX)
         return OCT_INVALID;

@@ -487,7 +487,7 @@ oct_status oct_tokenizer_train(const char *const *paths, size_t n_paths,
     const char *pattern = options->split == OCT_SPLIT_GPT2 ? oct_gpt2_pattern : oct_llama3_pattern;
     oct_status status =
         oct_pretokenizer_add_split(&t.pretokenizer, pattern, strlen(pattern), OCT_PATTERN_REGEX,
-                                   OCT_GAPS_KEPT, "tokenizer", err);
+                                   (oct_split){.behavior = OCT_SPLIT_ISOLATED}, "tokenizer", err);
     if (!status)
         status = count_texts(&t, paths, n_paths, err);
     if (!status && (start_vocab(&t) || start_pairs(&t)))

@@ -227,7 +227,14 @@ static oct_status walk_line(const char *path, int64_t number, const char *line, 
                         "got %zu",
                         path, (long long)number, MAX_LINE_BYTES, n);
     json_error_t error;
-    json_t *root = json_loadb(line, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+    oct_strbuf buffer = {0};
+    oct_json_relax(line, n, &buffer, &line, &n);
+    json_t *root =
+        buffer.failed ? NULL : json_loadb(line, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+    bool failed = buffer.failed;
+    oct_strbuf_free(&buffer);
+    if (failed)
+        return oct_fail_memory(err);
     if (!root)
         return oct_fail(err, OCT_INVALID, "%s:%lld: not valid JSON: %s", path, (long long)number,
                         oct_show(error.text).text);

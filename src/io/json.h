@@ -18,10 +18,25 @@ typedef struct oct_shown {
 } oct_shown;
 oct_shown oct_show(const char *name);
 
-/* Parses one object; duplicate keys, NUL bytes and anything behind the object are refused with
- * NAME:LINE:COLUMN. The caller owns *root (json_decref). */
+/* Parses one object as Python's json module does, whose files these are; duplicate keys, NUL bytes
+ * and anything behind the object are refused with NAME:LINE:COLUMN. A byte order mark is passed
+ * over. NaN, Infinity, and numbers beyond a double become strings of their spelling, so that who
+ * wants a number there refuses them and everybody else doesn't care; integers beyond int64 become
+ * reals. The caller owns *root (json_decref). */
 oct_status oct_json_parse(const char *text, size_t n_bytes, const char *name, json_t **root,
                           oct_error *err);
+
+/* The same for files whose keys and strings may hold the escape \u0000, which no NUL-terminated
+ * key can: *nul is the character that stands for it, one that occurs nowhere else in the text; 0
+ * where there is no such escape. */
+oct_status oct_json_parse_with_nul(const char *text, size_t n_bytes, const char *name,
+                                   json_t **root, uint32_t *nul, oct_error *err);
+
+/* The text as jansson can read it: with what Python's json module writes beyond JSON replaced as
+ * above, \u0000 left as it is. *relaxed is within `text` where nothing had to be replaced, else in
+ * `buffer` (check buffer->failed). */
+void oct_json_relax(const char *text, size_t n_bytes, oct_strbuf *buffer, const char **relaxed,
+                    size_t *n_relaxed);
 
 /* "a string", "an integer", "nothing" for NULL, ... for messages. */
 const char *oct_json_kind(const json_t *value);

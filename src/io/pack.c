@@ -31,16 +31,20 @@ static oct_status pack_ids(void *user, const int32_t *ids, size_t n, oct_error *
     return oct_packed_append(p->writer, ids, n, err);
 }
 
+/* The tokenizer's own post-processor may put begin and end around a text already. */
 static oct_status pack_document(void *user, const char *text, size_t n_bytes, oct_error *err) {
     packing *p = user;
+    const int32_t *before, *after;
+    size_t n_before = oct_tokenizer_ids_before(p->tokenizer, &before);
+    size_t n_after = oct_tokenizer_ids_after(p->tokenizer, &after);
     int32_t bos = oct_tokenizer_bos(p->tokenizer), eos = oct_tokenizer_eos(p->tokenizer);
     oct_status status = OCT_OK;
-    if (bos >= 0 && bos != eos)
+    if (bos >= 0 && bos != eos && !(n_before && before[0] == bos))
         status = oct_packed_append(p->writer, &bos, 1, err);
     if (!status)
-        status = oct_tokenizer_encode_stream(p->tokenizer, text, n_bytes, OCT_ADDED_TOKENS_FOUND,
-                                             pack_ids, p, err);
-    if (!status && eos >= 0)
+        status = oct_tokenizer_encode_whole(p->tokenizer, text, n_bytes, OCT_ADDED_TOKENS_FOUND,
+                                            pack_ids, p, err);
+    if (!status && eos >= 0 && !(n_after && after[n_after - 1] == eos))
         status = oct_packed_append(p->writer, &eos, 1, err);
     p->n_documents++;
     return status;

@@ -1,8 +1,6 @@
 /* Text to words: see pretokenize.h. */
-#define PCRE2_CODE_UNIT_WIDTH 8
 #include "io/pretokenize.h"
 
-#include <pcre2.h>
 #include <string.h>
 #include <utf8proc.h>
 
@@ -11,8 +9,6 @@
 #include "base/utf8.h"
 
 #define MAX_PATTERN_BYTES 65536
-#define MATCH_LIMIT 200000000u /* steps; a stretch of spaces is walked back once, so > 16 Mi */
-#define JIT_STACK_BYTES (1u << 20)
 #define PIECE_BYTES ((size_t)1 << 20) /* normalised at a time */
 
 /* What follows is data of the formats, as in the published tokenizers. */
@@ -22,157 +18,51 @@ const char *const oct_llama3_pattern =
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"
     " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
-/* Unicode's White_Space. PCRE2's own \s has U+180E too, which left that property in Unicode 6.3. */
-#define SPACES                                                                                     \
-    "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}"    \
-    "\\x{205f}\\x{3000}"
-#define NOT_SPACES                                                                                 \
-    "\\x{0}-\\x{8}\\x{e}-\\x{1f}\\x{21}-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-"         \
-    "\\x{1fff}\\x{200b}-\\x{2027}\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}"        \
-    "\\x{3001}-\\x{10ffff}"
+/* ---- the object ---- */
 
-/* ---- patterns ---- */
-
-static void *pcre_malloc(size_t n_bytes, void *user) {
-    (void)user;
-    return oct_malloc(n_bytes);
-}
-
-static void pcre_free(void *block, void *user) {
-    (void)user;
-    oct_free(block);
-}
-
-/* Writes every \s and \S as explicit ranges. */
-static void translate(const char *pattern, size_t n, oct_strbuf *out) {
-    bool in_class = false;
-    for (size_t i = 0; i < n; i++) {
-        char c = pattern[i];
-        if (c == '\\' && i + 1 < n) {
-            char next = pattern[++i];
-            if (next == 's' || next == 'S')
-                oct_strbuf_printf(out, in_class ? "%s" : "[%s]", next == 's' ? SPACES : NOT_SPACES);
-            else
-                oct_strbuf_append(out, pattern + i - 1, 2);
-            continue;
-        }
-        oct_strbuf_append(out, &c, 1);
-        if (c == '[' && !in_class) {
-            in_class = true;
-            if (i + 1 < n && pattern[i + 1] == '^')
-                oct_strbuf_append(out, &pattern[++i], 1);
-            if (i + 1 < n && pattern[i + 1] == ']') /* a first ] is itself */
-                oct_strbuf_append(out, &pattern[++i], 1);
-        } else if (c == ']') {
-            in_class = false;
-        }
-    }
-}
-
-static oct_status compile(const oct_strbuf *pattern, oct_pattern_kind kind, pcre2_code **code,
-                          const char *place, oct_error *err) {
-    pcre2_general_context *memory = pcre2_general_context_create(pcre_malloc, pcre_free, NULL);
-    pcre2_compile_context *context = memory ? pcre2_compile_context_create(memory) : NULL;
-    oct_status status = OCT_OK;
-    *code = NULL;
-    if (!context) {
-        status = oct_fail_memory(err);
-        goto cleanup;
-    }
-    uint32_t options =
-        PCRE2_UTF |
-        (kind == OCT_PATTERN_LITERAL ? PCRE2_LITERAL : PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C);
-    int number;
-    PCRE2_SIZE at;
-    *code = pcre2_compile((PCRE2_SPTR)(pattern->text ? pattern->text : ""), pattern->length,
-                          options, &number, &at, context);
-    if (!*code && number == PCRE2_ERROR_HEAP_FAILED) {
-        status = oct_fail_memory(err);
-        goto cleanup;
-    }
-    if (!*code) {
-        PCRE2_UCHAR reason[256];
-        pcre2_get_error_message(number, reason, sizeof reason);
-        status = oct_fail(err, OCT_INVALID, "%s: not a usable regular expression: %s", place,
-                          (const char *)reason);
-        goto cleanup;
-    }
-    /* Without a JIT compiler for this machine the interpreter gives the same matches. */
-    pcre2_jit_compile(*code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
-cleanup:
-    pcre2_compile_context_free(context);
-    pcre2_general_context_free(memory);
-    return status;
+static oct_status add_stage(oct_pretokenizer *p, oct_pretokenizer_stage stage, const char *place,
+                            oct_error *err) {
+    if (p->n_stages == OCT_MAX_STAGES)
+        return oct_fail(err, OCT_INVALID, "%s: too many steps; expected at most %d", place,
+                        OCT_MAX_STAGES);
+    p->stages[p->n_stages++] = stage;
+    return OCT_OK;
 }
 
 oct_status oct_pretokenizer_add_split(oct_pretokenizer *p, const char *pattern, size_t n_bytes,
-                                      oct_pattern_kind kind, oct_gap_rule gaps, const char *place,
+                                      oct_pattern_kind kind, oct_split split, const char *place,
                                       oct_error *err) {
-    if (p->n_splits == OCT_MAX_SPLITS)
-        return oct_fail(err, OCT_INVALID, "%s: too many splits; expected at most %d", place,
-                        OCT_MAX_SPLITS);
+    oct_regex *regex = NULL;
     if (n_bytes == 0 || n_bytes > MAX_PATTERN_BYTES)
         return oct_fail(err, OCT_INVALID,
                         "%s: wrong length of a pattern; expected 1 to %d bytes; got %zu", place,
                         MAX_PATTERN_BYTES, n_bytes);
-    oct_strbuf text = {0};
-    if (kind == OCT_PATTERN_REGEX)
-        translate(pattern, n_bytes, &text);
-    else
-        oct_strbuf_append(&text, pattern, n_bytes);
-    pcre2_code *code = NULL;
-    oct_status status =
-        text.failed ? oct_fail_memory(err) : compile(&text, kind, &code, place, err);
-    oct_strbuf_free(&text);
-    if (status)
-        return status;
-    uint32_t lookbehind = 0;
-    pcre2_pattern_info(code, PCRE2_INFO_MAXLOOKBEHIND, &lookbehind);
-    p->splits[p->n_splits++] = (oct_split){code, 4 * (size_t)lookbehind, gaps};
-    return OCT_OK;
+    oct_status status = oct_regex_compile(pattern, n_bytes, kind, place, &regex, err);
+    if (status == OCT_OK)
+        status = add_stage(p, (oct_pretokenizer_stage){regex, split}, place, err);
+    if (status != OCT_OK)
+        oct_regex_free(regex);
+    return status;
+}
+
+oct_status oct_pretokenizer_add_space(oct_pretokenizer *p, const char *place, oct_error *err) {
+    return add_stage(p, (oct_pretokenizer_stage){0}, place, err);
 }
 
 void oct_pretokenizer_free(oct_pretokenizer *p) {
-    for (int i = 0; i < p->n_splits; i++)
-        pcre2_code_free(p->splits[i].code);
+    for (int i = 0; i < p->n_stages; i++)
+        oct_regex_free(p->stages[i].regex);
     *p = (oct_pretokenizer){0};
 }
 
 void oct_pretokenizer_scratch_free(oct_pretokenizer_scratch *s) {
-    for (int i = 0; i < OCT_MAX_SPLITS; i++)
-        pcre2_match_data_free(s->matches[i]);
-    pcre2_match_context_free(s->context);
-    pcre2_jit_stack_free(s->stack);
+    for (int i = 0; i < OCT_MAX_STAGES; i++) {
+        oct_regex_scratch_free(&s->searches[i]);
+        oct_strbuf_free(&s->spaced[i]);
+    }
     oct_free(s->window);
     oct_free(s->code_points);
     *s = (oct_pretokenizer_scratch){0};
-}
-
-static oct_status prepare(const oct_pretokenizer *p, oct_pretokenizer_scratch *s) {
-    if (s->context)
-        return OCT_OK;
-    oct_status status = OCT_NO_MEMORY;
-    pcre2_general_context *memory = pcre2_general_context_create(pcre_malloc, pcre_free, NULL);
-    if (!memory)
-        return status;
-    for (int i = 0; i < p->n_splits; i++) {
-        if (!s->matches[i])
-            s->matches[i] = pcre2_match_data_create(1, memory);
-        if (!s->matches[i])
-            goto cleanup;
-    }
-    if (!s->stack) /* NULL where there is no JIT: then none is needed */
-        s->stack = pcre2_jit_stack_create(32768, JIT_STACK_BYTES, memory);
-    s->context = pcre2_match_context_create(memory);
-    if (!s->context)
-        goto cleanup;
-    pcre2_set_match_limit(s->context, MATCH_LIMIT);
-    if (s->stack)
-        pcre2_jit_stack_assign(s->context, NULL, s->stack);
-    status = OCT_OK;
-cleanup:
-    pcre2_general_context_free(memory);
-    return status;
 }
 
 /* ---- splitting ---- */
@@ -182,67 +72,138 @@ typedef struct splitter {
     oct_pretokenizer_scratch *scratch;
     oct_word_sink sink;
     void *user;
+    bool continued; /* bytes that aren't UTF-8 came before: no space belongs there */
     oct_error *err;
 } splitter;
 
-/* Whether the end of what is in memory is the end of the text. */
-typedef enum text_end { TEXT_ENDS, TEXT_GOES_ON } text_end;
-
-static oct_status match_failed(splitter *r, int code) {
-    PCRE2_UCHAR reason[256];
-    pcre2_get_error_message(code, reason, sizeof reason);
-    return oct_fail(r->err, code == PCRE2_ERROR_NOMEMORY ? OCT_NO_MEMORY : OCT_INVALID,
-                    "tokenizer: the text can't be split: %s", (const char *)reason);
-}
-
 static oct_status split(splitter *r, int stage, const char *text, size_t start, size_t end,
-                        text_end ends, size_t *stop);
+                        oct_text_end ends, size_t *stop);
 
 static oct_status pass_on(splitter *r, int stage, const char *piece, size_t n_bytes) {
     size_t stop;
-    return n_bytes ? split(r, stage, piece, 0, n_bytes, TEXT_ENDS, &stop) : OCT_OK;
+    return n_bytes ? split(r, stage, piece, 0, n_bytes, OCT_TEXT_ENDS, &stop) : OCT_OK;
+}
+
+/* Joins matches and gaps, which come in order, to pieces. */
+typedef struct joiner {
+    splitter *r;
+    int next_stage;
+    oct_split rule;
+    const char *text;
+    bool waiting;      /* the piece from .. to may still grow */
+    bool last_matched; /* what came last was a match */
+    size_t from, to;
+} joiner;
+
+static oct_status pass_on_waiting(joiner *j) {
+    bool waiting = j->waiting;
+    j->waiting = false;
+    return waiting ? pass_on(j->r, j->next_stage, j->text + j->from, j->to - j->from) : OCT_OK;
+}
+
+/* Whether the range joins the piece that waits. */
+static bool joins(const joiner *j, bool match) {
+    switch (j->rule.behavior) {
+    case OCT_SPLIT_CONTIGUOUS:
+        return j->waiting && match == j->last_matched;
+    case OCT_SPLIT_MERGED_WITH_PREVIOUS:
+        return j->waiting && match && !j->last_matched;
+    case OCT_SPLIT_MERGED_WITH_NEXT:
+        return j->waiting && !match && j->last_matched;
+    default:
+        return false;
+    }
+}
+
+static oct_status join(joiner *j, size_t from, size_t to, bool found) {
+    bool match = found != j->rule.invert;
+    if (j->rule.behavior == OCT_SPLIT_ISOLATED)
+        return pass_on(j->r, j->next_stage, j->text + from, to - from);
+    if (j->rule.behavior == OCT_SPLIT_REMOVED)
+        return match ? OCT_OK : pass_on(j->r, j->next_stage, j->text + from, to - from);
+    oct_status status = OCT_OK;
+    if (joins(j, match)) {
+        j->to = to;
+    } else {
+        status = pass_on_waiting(j);
+        j->waiting = true;
+        j->from = from;
+        j->to = to;
+    }
+    j->last_matched = match;
+    return status;
+}
+
+static size_t char_length(const char *text, size_t at, size_t end) {
+    size_t n = at < end ? oct_utf8_length(text + at, end - at) : 0;
+    return n ? n : 1;
+}
+
+/* Cuts text[start..end) at the matches of a stage. */
+static oct_status split_at_matches(splitter *r, int stage, const char *text, size_t start,
+                                   size_t end, oct_text_end ends, size_t *stop) {
+    const oct_regex *regex = r->p->stages[stage].regex;
+    joiner j = {.r = r, .next_stage = stage + 1, .rule = r->p->stages[stage].split, .text = text};
+    size_t from = start, done = start, last_end = SIZE_MAX;
+    bool finds_empty = !oct_regex_streams(regex); /* at the very end too */
+    oct_status status = OCT_OK;
+    *stop = start;
+    while ((from < end || (from == end && finds_empty)) && status == OCT_OK) {
+        oct_regex_result result;
+        oct_regex_match m;
+        status = oct_regex_search(regex, &r->scratch->searches[stage], text, end, from, ends,
+                                  &result, &m, r->err);
+        if (status != OCT_OK || result == OCT_REGEX_MORE)
+            return status;
+        if (result == OCT_REGEX_NOT_FOUND)
+            break;
+        if (m.start == m.end && m.end == last_end) { /* an empty match just behind another */
+            from += char_length(text, from, end);
+            continue;
+        }
+        if (m.start > done)
+            status = join(&j, done, m.start, false);
+        if (status == OCT_OK)
+            status = join(&j, m.start, m.end, true);
+        from = done = last_end = *stop = m.end;
+    }
+    if (status == OCT_OK && done < end)
+        status = join(&j, done, end, false);
+    if (status == OCT_OK)
+        status = pass_on_waiting(&j);
+    *stop = end;
+    return status;
+}
+
+static oct_status put_space(splitter *r, int stage, const char *piece, size_t n_bytes) {
+    oct_strbuf *spaced = &r->scratch->spaced[stage];
+    if (piece[0] == ' ' || (stage == 0 && r->continued))
+        return pass_on(r, stage + 1, piece, n_bytes);
+    spaced->length = 0;
+    oct_strbuf_append(spaced, " ", 1);
+    oct_strbuf_append(spaced, piece, n_bytes);
+    return spaced->failed ? OCT_NO_MEMORY : pass_on(r, stage + 1, spaced->text, spaced->length);
 }
 
 /* Splits text[start..end) from stage on; what lies before start may be looked back at. Where the
- * text goes on, *stop tells how far pieces are certain; else it's `end`. */
+ * text goes on, which only a stage that streams is told, *stop tells how far pieces are certain;
+ * else it's `end`. */
 static oct_status split(splitter *r, int stage, const char *text, size_t start, size_t end,
-                        text_end ends, size_t *stop) {
-    *stop = start;
-    if (stage == r->p->n_splits) {
-        if (ends == TEXT_GOES_ON)
-            return OCT_OK;
-        *stop = end;
+                        oct_text_end ends, size_t *stop) {
+    *stop = end;
+    if (stage == r->p->n_stages)
         return r->sink(r->user, text + start, end - start, r->err);
-    }
-    const oct_split *rule = &r->p->splits[stage];
-    pcre2_match_data *match = r->scratch->matches[stage];
-    uint32_t options =
-        PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY | (ends == TEXT_GOES_ON ? PCRE2_PARTIAL_HARD : 0);
-    while (*stop < end) {
-        int code = pcre2_match(rule->code, (PCRE2_SPTR)text, end, *stop, options, match,
-                               r->scratch->context);
-        size_t from = end, to = end;
-        if (code >= 0) {
-            const PCRE2_SIZE *range = pcre2_get_ovector_pointer(match);
-            from = range[0];
-            to = range[1];
-            if (from < *stop || to <= from) /* \K can move a match's start */
-                return match_failed(r, PCRE2_ERROR_INTERNAL);
-        } else if (code != PCRE2_ERROR_NOMATCH && code != PCRE2_ERROR_PARTIAL) {
-            return match_failed(r, code);
-        } else if (ends == TEXT_GOES_ON) {
-            return OCT_OK;
-        }
-        oct_status status = OCT_OK;
-        if (rule->gaps == OCT_GAPS_KEPT)
-            status = pass_on(r, stage + 1, text + *stop, from - *stop);
-        if (!status)
-            status = pass_on(r, stage + 1, text + from, to - from);
-        if (status)
-            return status;
-        *stop = to;
-    }
-    return OCT_OK;
+    if (!r->p->stages[stage].regex)
+        return put_space(r, stage, text + start, end - start);
+    return split_at_matches(r, stage, text, start, end, ends, stop);
+}
+
+/* Whether pieces of the first stage are certain before the end of the text is seen. */
+static bool streams(const oct_pretokenizer *p) {
+    const oct_pretokenizer_stage *first = &p->stages[0];
+    return p->n_stages && first->regex && oct_regex_streams(first->regex) &&
+           (first->split.behavior == OCT_SPLIT_ISOLATED ||
+            first->split.behavior == OCT_SPLIT_REMOVED);
 }
 
 /* ---- windows ---- */
@@ -255,16 +216,16 @@ static bool continues_character(char c) {
 static oct_status split_in_place(splitter *r, const char *text, size_t n_bytes) {
     for (size_t at = 0; at < n_bytes;) {
         size_t end = n_bytes;
-        if (n_bytes - at > OCT_STRETCH_BYTES) {
+        if (streams(r->p) && n_bytes - at > OCT_STRETCH_BYTES) {
             end = at + OCT_STRETCH_BYTES;
             while (continues_character(text[end]))
                 end--;
         }
         size_t stop;
         oct_status status =
-            split(r, 0, text, at, end, end == n_bytes ? TEXT_ENDS : TEXT_GOES_ON, &stop);
+            split(r, 0, text, at, end, end == n_bytes ? OCT_TEXT_ENDS : OCT_TEXT_GOES_ON, &stop);
         if (!status && stop == at)
-            status = split(r, 0, text, at, end, TEXT_ENDS, &stop);
+            status = split(r, 0, text, at, end, OCT_TEXT_ENDS, &stop);
         if (status)
             return status;
         at = stop;
@@ -331,20 +292,10 @@ static oct_status append_normalised(oct_pretokenizer_scratch *s, size_t *used, c
     return OCT_OK;
 }
 
-static oct_status append_plain(oct_pretokenizer_scratch *s, size_t *used, const char *piece,
-                               size_t n_bytes) {
-    oct_status status = reserve_window(s, *used + n_bytes);
-    if (status)
-        return status;
-    memcpy(s->window + *used, piece, n_bytes);
-    *used += n_bytes;
-    return OCT_OK;
-}
-
 /* Drops what is split already, but for what a pattern may look back at. */
 static void slide_window(const splitter *r, size_t *at, size_t *used) {
     char *window = r->scratch->window;
-    size_t keep = r->p->n_splits ? r->p->splits[0].lookbehind_bytes : 0;
+    size_t keep = oct_regex_lookbehind_bytes(r->p->stages[0].regex);
     if (*at <= keep)
         return;
     size_t from = *at - keep;
@@ -355,27 +306,44 @@ static void slide_window(const splitter *r, size_t *at, size_t *used) {
     *used -= from;
 }
 
-/* The text is copied piece by piece into a window and matched there. */
-static oct_status split_copied(splitter *r, const char *text, size_t n_bytes, bool lead) {
+/* Normalised pieces are put into a window one after the other and matched there. */
+static oct_status split_streamed(splitter *r, const char *text, size_t n_bytes) {
     oct_pretokenizer_scratch *s = r->scratch;
     size_t used = 0, at = 0;
-    oct_status status = lead ? append_plain(s, &used, " ", 1) : OCT_OK;
+    oct_status status = OCT_OK;
     for (size_t next = 0; next < n_bytes && !status;) {
         size_t end = piece_end(text, next, n_bytes);
-        status = r->p->nfc ? append_normalised(s, &used, text + next, end - next)
-                           : append_plain(s, &used, text + next, end - next);
+        status = append_normalised(s, &used, text + next, end - next);
         next = end;
         if (status)
             break;
-        text_end ends = next == n_bytes ? TEXT_ENDS : TEXT_GOES_ON;
+        oct_text_end ends = next == n_bytes ? OCT_TEXT_ENDS : OCT_TEXT_GOES_ON;
         size_t stop;
         status = split(r, 0, s->window, at, used, ends, &stop);
         if (!status && stop == at && used - at >= OCT_STRETCH_BYTES)
-            status = split(r, 0, s->window, at, used, TEXT_ENDS, &stop);
+            status = split(r, 0, s->window, at, used, OCT_TEXT_ENDS, &stop);
         at = stop;
         slide_window(r, &at, &used);
     }
     return status;
+}
+
+static oct_status normalise_whole(oct_pretokenizer_scratch *s, const char *text, size_t n_bytes,
+                                  size_t *used) {
+    oct_status status = OCT_OK;
+    *used = 0;
+    for (size_t next = 0; next < n_bytes && !status;) {
+        size_t end = piece_end(text, next, n_bytes);
+        status = append_normalised(s, used, text + next, end - next);
+        next = end;
+    }
+    return status;
+}
+
+static oct_status split_whole(splitter *r, const char *text, size_t n_bytes) {
+    size_t used, stop;
+    oct_status status = normalise_whole(r->scratch, text, n_bytes, &used);
+    return status ? status : split(r, 0, r->scratch->window, 0, used, OCT_TEXT_ENDS, &stop);
 }
 
 /* The length of the valid UTF-8 at the start of text, and whether it's all ASCII. */
@@ -400,23 +368,41 @@ static size_t valid_prefix(const char *text, size_t n_bytes, bool *ascii) {
     return at;
 }
 
+oct_status oct_pretokenizer_normalize(const oct_pretokenizer *p, oct_pretokenizer_scratch *scratch,
+                                      const char *text, size_t n_bytes, oct_strbuf *to) {
+    oct_status status = OCT_OK;
+    for (size_t at = 0; at < n_bytes && !status;) {
+        bool ascii;
+        size_t n = valid_prefix(text + at, n_bytes - at, &ascii), used;
+        if (ascii || !p->nfc) {
+            oct_strbuf_append(to, text + at, n);
+        } else {
+            status = normalise_whole(scratch, text + at, n, &used);
+            oct_strbuf_append(to, scratch->window, status ? 0 : used);
+        }
+        at += n;
+        if (at < n_bytes && oct_utf8_length(text + at, n_bytes - at) == 0)
+            oct_strbuf_append(to, text + at++, 1);
+    }
+    return status == OCT_OK && to->failed ? OCT_NO_MEMORY : status;
+}
+
 oct_status oct_pretokenize(const oct_pretokenizer *p, oct_pretokenizer_scratch *scratch,
                            const char *text, size_t n_bytes, oct_word_sink sink, void *user,
                            oct_error *err) {
-    splitter r = {p, scratch, sink, user, err};
-    oct_status status = prepare(p, scratch);
-    bool lead = p->leading_space && n_bytes && text[0] != ' ';
+    splitter r = {p, scratch, sink, user, false, err};
+    oct_status status = OCT_OK;
     for (size_t at = 0; at < n_bytes && !status;) {
         bool ascii;
         size_t n = valid_prefix(text + at, n_bytes - at, &ascii);
-        if (n && !lead && (ascii || !p->nfc))
+        if (n && (ascii || !p->nfc))
             status = split_in_place(&r, text + at, n);
         else if (n)
-            status = split_copied(&r, text + at, n, lead);
-        lead = false;
+            status = streams(p) ? split_streamed(&r, text + at, n) : split_whole(&r, text + at, n);
         at += n;
         if (!status && at < n_bytes && oct_utf8_length(text + at, n_bytes - at) == 0)
             status = sink(user, text + at++, 1, err);
+        r.continued = true;
     }
     return status == OCT_NO_MEMORY ? oct_fail_memory(err) : status;
 }

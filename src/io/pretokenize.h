@@ -1,12 +1,14 @@
 /* Text to words: validation of UTF-8, normalising, splitting by regular expressions.
  *
  * A byte that isn't part of valid UTF-8 is a word of its own and the text on either side of it is
- * split as if alone. Splits run one after the other, each on the pieces of the one before.
+ * split as if alone. Stages run one after the other, each on the pieces of the one before.
  *
  * Invariant: words come out in order and, but for normalising, the leading space and gaps that the
- * rule drops, their bytes are the text's. Words don't depend on how a text lies in memory: the
- * matcher says when it has seen the end of what is there, and then waits for more. Only a stretch
- * of OCT_STRETCH_BYTES in which the first split finds no end of a piece is cut. */
+ * rule drops, their bytes are the text's. Words don't depend on how a text lies in memory: where
+ * the first stage's matcher can say that it has seen the end of what is there, it then waits for
+ * more, and memory doesn't grow with the text; else the text is normalised as a whole. Only a
+ * stretch of OCT_STRETCH_BYTES in which a first stage of the former kind finds no end of a piece is
+ * cut. */
 #ifndef OCT_IO_PRETOKENIZE_H
 #define OCT_IO_PRETOKENIZE_H
 
@@ -15,49 +17,67 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/strbuf.h"
+#include "io/regex.h"
+
 #define OCT_STRETCH_BYTES ((size_t)16 << 20)
-#define OCT_MAX_SPLITS 8
+#define OCT_MAX_STAGES 16
 
 extern const char *const oct_gpt2_pattern;
 extern const char *const oct_llama3_pattern;
 
-typedef enum oct_pattern_kind { OCT_PATTERN_REGEX, OCT_PATTERN_LITERAL } oct_pattern_kind;
-typedef enum oct_gap_rule {
-    OCT_GAPS_KEPT,   /* what lies between matches is a piece too */
-    OCT_GAPS_DROPPED /* only matches are pieces */
-} oct_gap_rule;
+/* What becomes of the matches of a pattern and of what lies between them (the gaps). */
+typedef enum oct_split_behavior {
+    OCT_SPLIT_ISOLATED,             /* each is a piece */
+    OCT_SPLIT_REMOVED,              /* the gaps are pieces, the matches are dropped */
+    OCT_SPLIT_MERGED_WITH_PREVIOUS, /* a match belongs to the gap before it */
+    OCT_SPLIT_MERGED_WITH_NEXT,     /* ... after it */
+    OCT_SPLIT_CONTIGUOUS            /* matches in a row are one piece */
+} oct_split_behavior;
 
+/* A rule by which text is cut: a pattern, and whether matches and gaps change places. */
 typedef struct oct_split {
-    struct pcre2_real_code_8 *code;
-    size_t lookbehind_bytes; /* what it may look at before the start of a match */
-    oct_gap_rule gaps;
+    oct_split_behavior behavior;
+    bool invert;
 } oct_split;
 
+/* A step of a pre-tokenizer. */
+typedef struct oct_pretokenizer_stage {
+    oct_regex *regex; /* NULL: a space is put before a piece that doesn't begin with one */
+    oct_split split;
+} oct_pretokenizer_stage;
+
 typedef struct oct_pretokenizer {
-    oct_split splits[OCT_MAX_SPLITS];
-    int n_splits;
-    bool nfc;           /* normalise to form C first */
-    bool leading_space; /* put a space before a text that doesn't begin with one */
+    oct_pretokenizer_stage stages[OCT_MAX_STAGES];
+    int n_stages;
+    bool nfc; /* normalise to form C first */
 } oct_pretokenizer;
 
 void oct_pretokenizer_free(oct_pretokenizer *pretokenizer);
 
-/* `pattern` in Oniguruma's or Rust's dialect, as in tokenizer.json, as far as PCRE2 shares it;
- * `place` names it in errors (OCT_INVALID). */
+/* Adds a step that cuts at the matches of `pattern` (regex.h); `place` names it in errors
+ * (OCT_INVALID). */
 oct_status oct_pretokenizer_add_split(oct_pretokenizer *pretokenizer, const char *pattern,
-                                      size_t n_bytes, oct_pattern_kind kind, oct_gap_rule gaps,
+                                      size_t n_bytes, oct_pattern_kind kind, oct_split split,
                                       const char *place, oct_error *err);
+/* Adds a step that puts a space before each piece that doesn't begin with one. */
+oct_status oct_pretokenizer_add_space(oct_pretokenizer *pretokenizer, const char *place,
+                                      oct_error *err);
 
 /* Memory of one thread: zero-initialised, filled at need. */
 typedef struct oct_pretokenizer_scratch {
-    struct pcre2_real_match_data_8 *matches[OCT_MAX_SPLITS];
-    struct pcre2_real_match_context_8 *context;
-    struct pcre2_real_jit_stack_8 *stack;
+    oct_regex_scratch searches[OCT_MAX_STAGES];
+    oct_strbuf spaced[OCT_MAX_STAGES]; /* a piece with the space that its stage puts before it */
     char *window;
     int32_t *code_points;
     size_t window_capacity, code_point_capacity;
 } oct_pretokenizer_scratch;
 void oct_pretokenizer_scratch_free(oct_pretokenizer_scratch *scratch);
+
+/* Appends the text as it is after normalising; bytes that aren't UTF-8 are left as they are. */
+oct_status oct_pretokenizer_normalize(const oct_pretokenizer *pretokenizer,
+                                      oct_pretokenizer_scratch *scratch, const char *text,
+                                      size_t n_bytes, oct_strbuf *to);
 
 typedef oct_status (*oct_word_sink)(void *user, const char *word, size_t n_bytes, oct_error *err);
 

@@ -5,13 +5,10 @@
  * finds its cache warm. What an encoder remembers never changes what it answers. */
 #include "io/tokenizer.h"
 
-#include <stdlib.h>
 #include <string.h>
-#include <utf8proc.h>
 #include <xxhash.h>
 
 #include "base/alloc.h"
-#include "base/utf8.h"
 #include "io/tokenizer_impl.h"
 
 #define OUT_IDS 8192 /* handed to the sink at a time, about */
@@ -24,13 +21,6 @@ struct oct_encoder {
 };
 
 /* ---- the object ---- */
-
-static int longest_first(const void *a, const void *b) {
-    const oct_added_token *left = a, *right = b;
-    if (left->n_bytes != right->n_bytes)
-        return left->n_bytes > right->n_bytes ? -1 : 1;
-    return strcmp(left->content, right->content);
-}
 
 static void hash_number(XXH64_state_t *state, uint64_t number) {
     uint8_t bytes[8];
@@ -56,6 +46,17 @@ static uint64_t hash_merges(const oct_bpe *bpe) {
     return sum;
 }
 
+static void hash_whole(XXH64_state_t *state, const oct_whole_text *whole) {
+    hash_number(state, whole->n_before);
+    for (size_t i = 0; i < whole->n_before; i++)
+        hash_number(state, (uint64_t)whole->before[i]);
+    hash_number(state, whole->n_after);
+    for (size_t i = 0; i < whole->n_after; i++)
+        hash_number(state, (uint64_t)whole->after[i]);
+    if (whole->truncates)
+        hash_number(state, (uint64_t)whole->max_length << 1 | whole->truncates_left);
+}
+
 static oct_status compute_hash(oct_tokenizer *t) {
     XXH64_state_t *state = XXH64_createState();
     if (!state)
@@ -69,23 +70,53 @@ static oct_status compute_hash(oct_tokenizer *t) {
     for (size_t i = 0; i < t->n_added; i++) {
         const oct_added_token *a = &t->added[i];
         hash_bytes(state, a->content, a->n_bytes);
-        hash_number(state, (uint64_t)a->id << 3 | (uint64_t)a->strip_left << 2 |
-                               (uint64_t)a->strip_right << 1 | a->between_spaces);
+        hash_number(state, (uint64_t)a->id << 4 | (uint64_t)a->normalized << 3 |
+                               (uint64_t)a->strip_left << 2 | (uint64_t)a->strip_right << 1 |
+                               a->between_spaces);
     }
     hash_number(state, hash_merges(&t->bpe));
-    hash_number(state, (uint64_t)t->bpe.ignore_merges << 2 | (uint64_t)t->pretokenizer.nfc << 1 |
-                           t->pretokenizer.leading_space);
+    hash_number(state, (uint64_t)t->bpe.ignore_merges << 2 | (uint64_t)t->bpe.fuse_unk << 1 |
+                           t->pretokenizer.nfc);
+    hash_number(state, (uint64_t)(int64_t)t->bpe.unk);
+    hash_whole(state, &t->whole);
     t->hash = XXH64_digest(state);
     t->hash += t->hash == 0;
     XXH64_freeState(state);
     return OCT_OK;
 }
 
+/* Added tokens into their trees: those that are looked for in normalised text by what they are
+ * there. */
+static oct_status plant_added(oct_tokenizer *t) {
+    oct_pretokenizer_scratch scratch = {0};
+    oct_strbuf normal = {0};
+    oct_status status = OCT_OK;
+    t->special_of = oct_calloc_array((size_t)t->bpe.n_ids, sizeof *t->special_of);
+    if (t->bpe.n_ids && !t->special_of)
+        return OCT_NO_MEMORY;
+    for (size_t i = 0; i < t->n_added && !status; i++) {
+        const oct_added_token *a = &t->added[i];
+        const char *bytes = a->content;
+        size_t n_bytes = a->n_bytes;
+        normal.length = 0;
+        if (a->normalized && t->pretokenizer.nfc) {
+            status = oct_pretokenizer_normalize(&t->pretokenizer, &scratch, a->content, a->n_bytes,
+                                                &normal);
+            bytes = normal.text;
+            n_bytes = normal.length;
+        }
+        if (!status)
+            status = oct_added_tree_add(&t->added_trees[a->normalized], bytes, n_bytes, (int32_t)i);
+        t->special_of[a->id] = a->special;
+    }
+    oct_strbuf_free(&normal);
+    oct_pretokenizer_scratch_free(&scratch);
+    return status;
+}
+
 oct_status oct_tokenizer_finish(oct_tokenizer *t, oct_error *err) {
-    if (t->n_added)
-        qsort(t->added, t->n_added, sizeof *t->added, longest_first);
-    for (size_t i = 0; i < t->n_added; i++)
-        t->starts_added[(uint8_t)t->added[i].content[0]] = true;
+    if (plant_added(t))
+        return oct_fail_memory(err);
     t->pool = oct_calloc_array(1, sizeof *t->pool);
     if (!t->pool)
         return oct_fail_memory(err);
@@ -116,6 +147,11 @@ void oct_tokenizer_free(oct_tokenizer *t) {
     for (size_t i = 0; i < t->n_added; i++)
         oct_free(t->added[i].content);
     oct_free(t->added);
+    for (int i = 0; i < 2; i++)
+        oct_added_tree_free(&t->added_trees[i]);
+    oct_free(t->special_of);
+    oct_free(t->whole.before);
+    oct_free(t->whole.after);
     oct_bpe_free(&t->bpe);
     oct_pretokenizer_free(&t->pretokenizer);
     oct_free(t);
@@ -168,75 +204,6 @@ int32_t oct_tokenizer_find(const oct_tokenizer *t, const char *bytes, size_t n_b
     return oct_bpe_find(&t->bpe, bytes, n_bytes);
 }
 
-/* ---- added tokens in a text ---- */
-
-typedef struct found_token {
-    size_t start, end; /* with the white space it takes along */
-    int32_t id;
-} found_token;
-
-/* The character at `at`, and the one that ends before `at`; 0 at the ends and for invalid bytes. */
-static int32_t char_at(const char *text, size_t at, size_t n) {
-    utf8proc_int32_t c = 0;
-    return at < n &&
-                   utf8proc_iterate((const uint8_t *)text + at, (utf8proc_ssize_t)(n - at), &c) > 0
-               ? c
-               : 0;
-}
-
-static size_t start_of_char_before(const char *text, size_t at) {
-    size_t start = at - 1;
-    while (start > 0 && at - start < 4 && ((uint8_t)text[start] & 0xC0) == 0x80)
-        start--;
-    return start;
-}
-
-static bool is_word_char(int32_t c) {
-    utf8proc_category_t k = utf8proc_category(c);
-    return (k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_NO) || k == UTF8PROC_CATEGORY_PC;
-}
-
-static bool is_space(int32_t c) {
-    return (c >= 9 && c <= 13) || c == 0x85 ||
-           (utf8proc_category(c) >= UTF8PROC_CATEGORY_ZS &&
-            utf8proc_category(c) <= UTF8PROC_CATEGORY_ZP);
-}
-
-static bool fits_at(const oct_added_token *a, const char *text, size_t at, size_t n) {
-    if (a->n_bytes > n - at || memcmp(text + at, a->content, a->n_bytes) != 0)
-        return false;
-    if (!a->between_spaces)
-        return true;
-    return !(at && is_word_char(char_at(text, start_of_char_before(text, at), n))) &&
-           !is_word_char(char_at(text, at + a->n_bytes, n));
-}
-
-static found_token strip_around(const oct_added_token *a, const char *text, size_t from, size_t at,
-                                size_t n) {
-    found_token found = {at, at + a->n_bytes, a->id};
-    while (a->strip_left && found.start > from) {
-        size_t before = start_of_char_before(text, found.start);
-        if (before < from || !is_space(char_at(text, before, n)))
-            break;
-        found.start = before;
-    }
-    while (a->strip_right && found.end < n && is_space(char_at(text, found.end, n)))
-        found.end += oct_utf8_length(text + found.end, n - found.end);
-    return found;
-}
-
-/* The first added token in text[from..n), else id -1 and start = n. */
-static found_token find_added(const oct_tokenizer *t, const char *text, size_t from, size_t n) {
-    for (size_t at = from; at < n; at++) {
-        if (!t->starts_added[(uint8_t)text[at]])
-            continue;
-        for (size_t i = 0; i < t->n_added; i++)
-            if (fits_at(&t->added[i], text, at, n))
-                return strip_around(&t->added[i], text, from, at, n);
-    }
-    return (found_token){n, n, -1};
-}
-
 /* ---- encode ---- */
 
 typedef struct encoding {
@@ -253,13 +220,66 @@ static oct_status flush(encoding *e, oct_error *err) {
     return status;
 }
 
+static oct_status fail_byte(const encoding *e, const char *word, size_t n_bytes, oct_error *err) {
+    return oct_fail(err, OCT_INVALID,
+                    "the tokenizer has no token of the byte 0x%02x and none for unknown bytes",
+                    (unsigned)oct_bpe_missing_byte(&e->tokenizer->bpe, word, n_bytes));
+}
+
 static oct_status encode_word(void *user, const char *word, size_t n_bytes, oct_error *err) {
     encoding *e = user;
     oct_token_list *out = &e->encoder->out;
     oct_status status =
         oct_bpe_encode_word(&e->tokenizer->bpe, &e->encoder->bpe, word, n_bytes, out);
+    if (status == OCT_INVALID)
+        return fail_byte(e, word, n_bytes, err);
     if (!status && out->n >= OUT_IDS)
         return flush(e, err);
+    return status;
+}
+
+typedef oct_status (*text_encoder)(encoding *e, const char *text, size_t n_bytes, oct_error *err);
+
+/* Cuts text at the added tokens of one tree and hands the rest to `encode_rest`. */
+static oct_status encode_around(encoding *e, const oct_added_tree *tree, const char *text,
+                                size_t n_bytes, text_encoder encode_rest, oct_error *err) {
+    const oct_added_token *added = e->tokenizer->added;
+    oct_status status = OCT_OK;
+    size_t done = 0;
+    for (size_t next = 0; done < n_bytes && !status;) {
+        oct_added_match m = oct_added_tree_find(tree, added, text, next, done, n_bytes);
+        if (m.start > done)
+            status = encode_rest(e, text + done, m.start - done, err);
+        if (!status && m.index >= 0)
+            status = oct_token_list_append(&e->encoder->out, &added[m.index].id, 1);
+        done = m.end;
+        next = m.next;
+        if (m.index < 0)
+            break;
+    }
+    return status;
+}
+
+static oct_status encode_plain(encoding *e, const char *text, size_t n_bytes, oct_error *err) {
+    return oct_pretokenize(&e->tokenizer->pretokenizer, &e->encoder->pretokenizer, text, n_bytes,
+                           encode_word, e, err);
+}
+
+/* What lies between the tokens that are looked for in the text as it is: those that are looked for
+ * in normalised text come next. */
+static oct_status encode_between(encoding *e, const char *text, size_t n_bytes, oct_error *err) {
+    const oct_tokenizer *t = e->tokenizer;
+    const oct_added_tree *tree = &t->added_trees[true];
+    oct_strbuf normal = {0};
+    if (!tree->n_nodes)
+        return encode_plain(e, text, n_bytes, err);
+    if (!t->pretokenizer.nfc)
+        return encode_around(e, tree, text, n_bytes, encode_plain, err);
+    oct_status status = oct_pretokenizer_normalize(&t->pretokenizer, &e->encoder->pretokenizer,
+                                                   text, n_bytes, &normal);
+    if (!status) /* parts of normalised text are normal, so they stay what they are */
+        status = encode_around(e, tree, normal.text, normal.length, encode_plain, err);
+    oct_strbuf_free(&normal);
     return status;
 }
 
@@ -269,16 +289,10 @@ oct_status oct_tokenizer_encode_stream(const oct_tokenizer *t, const char *text,
     encoding e = {t, borrow_encoder(t), sink, user};
     if (!e.encoder)
         return oct_fail_memory(err);
-    oct_status status = OCT_OK;
-    for (size_t at = 0; at < n_bytes && !status;) {
-        found_token found = added == OCT_ADDED_TOKENS_FOUND ? find_added(t, text, at, n_bytes)
-                                                            : (found_token){n_bytes, n_bytes, -1};
-        status = oct_pretokenize(&t->pretokenizer, &e.encoder->pretokenizer, text + at,
-                                 found.start - at, encode_word, &e, err);
-        if (!status && found.id >= 0)
-            status = oct_token_list_append(&e.encoder->out, &found.id, 1);
-        at = found.end;
-    }
+    oct_status status =
+        added == OCT_ADDED_TOKENS_FOUND
+            ? encode_around(&e, &t->added_trees[false], text, n_bytes, encode_between, err)
+            : encode_plain(&e, text, n_bytes, err);
     if (!status)
         status = flush(&e, err);
     return_encoder(t, e.encoder);
@@ -297,13 +311,6 @@ oct_status oct_tokenizer_encode(const oct_tokenizer *t, const char *text, size_t
 
 /* ---- decode ---- */
 
-static bool is_special(const oct_tokenizer *t, int32_t id) {
-    for (size_t i = 0; i < t->n_added; i++)
-        if (t->added[i].id == id)
-            return t->added[i].special;
-    return false;
-}
-
 oct_status oct_tokenizer_decode(const oct_tokenizer *t, const int32_t *ids, size_t n,
                                 oct_special_tokens special, oct_strbuf *text, oct_error *err) {
     for (size_t i = 0; i < n; i++) {
@@ -314,7 +321,7 @@ oct_status oct_tokenizer_decode(const oct_tokenizer *t, const int32_t *ids, size
                             "token %zu: no such id; expected one of the tokenizer's, below %lld; "
                             "got %d",
                             i, (long long)t->bpe.n_ids, (int)ids[i]);
-        if (special == OCT_SPECIAL_TOKENS_WRITE || !is_special(t, ids[i]))
+        if (special == OCT_SPECIAL_TOKENS_WRITE || !t->special_of[ids[i]])
             oct_strbuf_append(text, bytes, n_bytes);
     }
     return text->failed ? oct_fail_memory(err) : OCT_OK;

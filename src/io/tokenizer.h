@@ -5,8 +5,8 @@
  * says so), split into words by the file's regular expressions, and each word's bytes are merged in
  * the order of the file's merges. Text may be any bytes: a byte that isn't part of valid UTF-8
  * becomes the token of that byte, so that decode(encode(x)) == x for every x that normalising
- * leaves alone. Added tokens are looked for in the text before normalising, leftmost first, longest
- * first.
+ * leaves alone. Added tokens are looked for leftmost first, longest first: those with
+ * "normalized": false in the text as it is, then the others in what normalising makes of the rest.
  *
  * Invariant: a loaded tokenizer never changes. All functions on it are thread-safe, encode too. */
 #ifndef OCT_IO_TOKENIZER_H
@@ -35,12 +35,13 @@ typedef enum oct_special_tokens {
 
 /* `path` is a tokenizer file, or a folder that holds `tokenizer.json` (a Hugging Face model
  * folder). OCT_INVALID: unreadable, not JSON, not a byte-level BPE, or inconsistent (a merge of
- * unknown tokens, an id used twice, a missing byte); the message names the file and the key. Begin
+ * unknown tokens, an id used twice); the message names the file and the key. Begin
  * and end of text are found by the first of these that says anything:
  *   1. `bos_token` / `eos_token` of `tokenizer_config.json` beside a file named `tokenizer.json`
- *      (null there means that there is none);
- *   2. `bos_token_id` / `eos_token_id` of `generation_config.json` beside it (a list: its first);
- *   3. added tokens: begin is `<|begin_of_text|>`, `<s>` or DeepSeek's; end is `<|end_of_text|>`,
+ *      (null or "" there means that there is none);
+ *   2. the same of `special_tokens_map.json` beside it;
+ *   3. `bos_token_id` / `eos_token_id` of `generation_config.json` beside it (a list: its first);
+ *   4. added tokens: begin is `<|begin_of_text|>`, `<s>` or DeepSeek's; end is `<|end_of_text|>`,
  *      `<|endoftext|>`, `</s>` or DeepSeek's, the first that exists. */
 oct_status oct_tokenizer_load(const char *path, oct_tokenizer **tokenizer, oct_error *err);
 void oct_tokenizer_free(oct_tokenizer *tokenizer); /* NULL is fine */
@@ -56,6 +57,15 @@ typedef oct_status (*oct_token_sink)(void *user, const int32_t *ids, size_t n, o
 oct_status oct_tokenizer_encode_stream(const oct_tokenizer *tokenizer, const char *text,
                                        size_t n_bytes, oct_added_tokens added, oct_token_sink sink,
                                        void *user, oct_error *err);
+
+/* The same for a whole text as the reference library's encode() gives it: with the tokens that the
+ * file's post-processor puts around a text, and cut to the file's truncation. */
+oct_status oct_tokenizer_encode_whole(const oct_tokenizer *tokenizer, const char *text,
+                                      size_t n_bytes, oct_added_tokens added, oct_token_sink sink,
+                                      void *user, oct_error *err);
+/* Those tokens: how many there are before and after a text, and their ids (the tokenizer's). */
+size_t oct_tokenizer_ids_before(const oct_tokenizer *tokenizer, const int32_t **ids);
+size_t oct_tokenizer_ids_after(const oct_tokenizer *tokenizer, const int32_t **ids);
 
 /* Appends the bytes of the ids to *text, which may end inside a UTF-8 character. An id that the
  * tokenizer doesn't have is OCT_INVALID. */

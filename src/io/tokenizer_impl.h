@@ -10,14 +10,48 @@
 #include "io/tokenizer.h"
 
 typedef struct oct_added_token {
-    char *content; /* as it stands in texts, NUL-terminated */
+    char *content; /* as it stands in texts; may hold NUL */
     size_t n_bytes;
     int32_t id;
     bool special;        /* decode may skip it */
     bool strip_left;     /* it takes the white space before it along */
     bool strip_right;    /* ... and after it */
     bool between_spaces; /* "single_word": not inside a word */
+    bool normalized;     /* it is looked for in the normalised text, by its normalised content */
 } oct_added_token;
+
+/* Added tokens by their bytes: a tree in a hash table of edges. */
+typedef struct oct_added_tree {
+    struct oct_added_edge *edges;
+    size_t n_slots, n_edges;
+    int32_t *values; /* by node: index of the token that ends there, -1: none; node 0 is the root */
+    size_t n_nodes, capacity;
+    bool starts[256]; /* a token starts with this byte */
+} oct_added_tree;
+
+oct_status oct_added_tree_add(oct_added_tree *tree, const char *bytes, size_t n_bytes,
+                              int32_t value);
+void oct_added_tree_free(oct_added_tree *tree);
+
+/* An added token in a text; index -1: none, then start and end are the text's end. */
+typedef struct oct_added_match {
+    size_t start, end; /* with the white space it takes along */
+    size_t next;       /* where to look for the one after it */
+    int32_t index;
+} oct_added_match;
+
+/* The first added token of text[0..n) from `from` on, the longest of those that start there; white
+ * space before `done` belongs to the one before. */
+oct_added_match oct_added_tree_find(const oct_added_tree *tree, const oct_added_token *tokens,
+                                    const char *text, size_t from, size_t done, size_t n);
+
+/* What is done to the ids of a whole text. */
+typedef struct oct_whole_text {
+    int32_t *before, *after; /* ids that its post-processor puts around it */
+    size_t n_before, n_after;
+    bool truncates, truncates_left;
+    size_t max_length; /* of all ids together */
+} oct_whole_text;
 
 typedef struct oct_encoder oct_encoder; /* memory of one call of encode, reused by later ones */
 
@@ -29,9 +63,11 @@ typedef struct oct_encoder_pool {
 struct oct_tokenizer {
     oct_bpe bpe;
     oct_pretokenizer pretokenizer;
-    oct_added_token *added; /* longest first, so that the first that matches is the longest */
+    oct_added_token *added;
     size_t n_added;
-    bool starts_added[256]; /* an added token starts with this byte */
+    oct_added_tree added_trees[2]; /* indexed by oct_added_token.normalized */
+    bool *special_of;              /* by id: it's an added token that decode may skip */
+    oct_whole_text whole;
     int32_t bos, eos;
     uint64_t hash;
     oct_encoder_pool *pool; /* apart, as it changes while the tokenizer doesn't */

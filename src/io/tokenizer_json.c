@@ -1,82 +1,65 @@
-/* Reading of tokenizer.json and of the files beside it: see tokenizer.h. Every file is hostile: all
- * sizes are bounded, and each thing that isn't understood is an error with its key, since a part
- * left out silently would give other ids. */
-#include <inttypes.h>
+/* Reading of tokenizer.json: vocabulary, merges and added tokens; see tokenizer.h and
+ * tokenizer_reader.h. */
 #include <jansson.h>
 #include <string.h>
-#include <xxhash.h>
 
 #include "base/alloc.h"
 #include "base/fs.h"
 #include "io/json.h"
 #include "io/tokenizer_impl.h"
+#include "io/tokenizer_reader.h"
 
-#define MAX_FILE_BYTES ((size_t)128 << 20)
 #define MAX_ADDED 65536
-#define MAX_SEQUENCE 16
 
-typedef struct reader {
-    const char *path;
-    oct_tokenizer *tokenizer;
-    bool byte_level; /* the pre-tokenizer spells bytes */
-    oct_error *err;
-} reader;
-
-static oct_status read_json(const char *path, json_t **root, oct_error *err) {
+static oct_status read_root(const char *path, json_t **root, uint32_t *nul, oct_error *err) {
     char *text;
     size_t n_bytes;
-    oct_status status = oct_file_read(path, MAX_FILE_BYTES, &text, &n_bytes, err);
+    oct_status status = oct_file_read(path, OCT_MAX_TOKENIZER_BYTES, &text, &n_bytes, err);
     if (status)
         return status;
-    status = oct_json_parse(text, n_bytes, path, root, err);
+    status = oct_json_parse_with_nul(text, n_bytes, path, root, nul, err);
     oct_free(text);
     return status;
 }
 
-static oct_status wrong_type(reader *r, const char *key, const char *expected,
-                             const json_t *value) {
-    return oct_fail(r->err, OCT_INVALID, "%s: %s: wrong type; expected %s; got %s", r->path, key,
-                    expected, oct_json_kind(value));
-}
-
-/* Optional booleans: absent or null is `fallback`. */
-static oct_status get_bool(reader *r, const json_t *object, const char *key, bool fallback,
-                           bool *out) {
-    const json_t *value = json_object_get(object, key);
-    *out = fallback;
-    if (!value || json_is_null(value))
-        return OCT_OK;
-    if (!json_is_boolean(value))
-        return wrong_type(r, key, "true or false", value);
-    *out = json_is_true(value);
-    return OCT_OK;
-}
-
-static const char *type_of(const json_t *object) {
-    const char *type = json_string_value(json_object_get(object, "type"));
-    return type ? type : "";
-}
-
 /* ---- model ---- */
 
+/* Puts NUL back where a character stands for it; the length after that. */
+static size_t restore_nul(const oct_tokenizer_reader *r, char *text, size_t n) {
+    if (!r->nul)
+        return n;
+    const char mark[3] = {(char)0xef, (char)0xb7, (char)(0x80 | (r->nul & 0x3f))};
+    size_t used = 0;
+    for (size_t i = 0; i < n; used++) {
+        bool is_mark = n - i >= sizeof mark && memcmp(text + i, mark, sizeof mark) == 0;
+        text[used] = is_mark ? '\0' : text[i];
+        i += is_mark ? sizeof mark : 1;
+    }
+    return used;
+}
+
 /* A token's text as bytes; `spelt` tells whether it's spelt with the 256 characters. */
-static oct_status add_spelt(reader *r, int32_t id, const char *text, size_t n, bool *spelt) {
+static oct_status add_spelt(oct_tokenizer_reader *r, int32_t id, const char *text, size_t n,
+                            bool *spelt) {
     oct_bpe *bpe = &r->tokenizer->bpe;
     char stack[256], *bytes = n <= sizeof stack ? stack : oct_malloc(n);
     if (!bytes)
         return oct_fail_memory(r->err);
     int64_t n_bytes = oct_bpe_unspell(text, n, bytes);
     *spelt = n_bytes > 0;
-    oct_status status = *spelt ? oct_bpe_add_token(bpe, id, bytes, (size_t)n_bytes, true)
-                               : oct_bpe_add_token(bpe, id, text, n, false);
+    if (!*spelt) {
+        memcpy(bytes, text, n);
+        n_bytes = (int64_t)restore_nul(r, bytes, n);
+    }
+    oct_status status = oct_bpe_add_token(bpe, id, bytes, (size_t)n_bytes, *spelt);
     if (bytes != stack)
         oct_free(bytes);
     return status;
 }
 
-static oct_status read_vocab(reader *r, json_t *vocab) {
+static oct_status read_vocab(oct_tokenizer_reader *r, json_t *vocab) {
     if (!json_is_object(vocab))
-        return wrong_type(r, "model.vocab", "an object of token: id", vocab);
+        return oct_reader_wrong_type(r, "model.vocab", "an object of token: id", vocab);
     const char *text;
     json_t *value;
     json_object_foreach(vocab, text, value) {
@@ -97,13 +80,14 @@ static oct_status read_vocab(reader *r, json_t *vocab) {
         if (status)
             return oct_fail_memory(r->err);
     }
-    int missing = oct_bpe_finish(&r->tokenizer->bpe);
-    if (missing >= 0)
-        return oct_fail(r->err, OCT_INVALID,
-                        "%s: model.vocab: not a byte-level vocabulary; expected a token for each "
-                        "of the 256 bytes; got none for byte 0x%02x",
-                        r->path, (unsigned)missing);
-    return OCT_OK;
+    oct_bpe_finish(&r->tokenizer->bpe);
+    if (r->tokenizer->bpe.byte_id['a'] >= 0 || r->tokenizer->bpe.byte_id[' '] >= 0)
+        return OCT_OK;
+    return oct_fail(
+        r->err, OCT_INVALID,
+        "%s: model.vocab: not a byte-level vocabulary; expected tokens of single bytes, "
+        "\"a\" or a space among them",
+        r->path);
 }
 
 static int32_t find_spelt(const oct_bpe *bpe, const char *text, size_t n) {
@@ -139,10 +123,10 @@ static oct_shown show_part(const char *text, size_t n) {
     return oct_show(part);
 }
 
-static oct_status read_merges(reader *r, json_t *merges) {
+static oct_status read_merges(oct_tokenizer_reader *r, json_t *merges) {
     oct_bpe *bpe = &r->tokenizer->bpe;
     if (!json_is_array(merges))
-        return wrong_type(r, "model.merges", "a list", merges);
+        return oct_reader_wrong_type(r, "model.merges", "a list", merges);
     size_t i;
     json_t *merge;
     json_array_foreach(merges, i, merge) {
@@ -157,7 +141,7 @@ static oct_status read_merges(reader *r, json_t *merges) {
             oct_bpe_add_merge(bpe, find_spelt(bpe, part[0], n[0]), find_spelt(bpe, part[1], n[1]));
         if (status == OCT_INVALID)
             return oct_fail(r->err, status,
-                            "%s: model.merges[%zu]: can't be used; expected a new pair of tokens "
+                            "%s: model.merges[%zu]: can't be used; expected a pair of tokens "
                             "whose joined text is in model.vocab; got \"%s\" and \"%s\"",
                             r->path, i, show_part(part[0], n[0]).text,
                             show_part(part[1], n[1]).text);
@@ -167,19 +151,57 @@ static oct_status read_merges(reader *r, json_t *merges) {
     return OCT_OK;
 }
 
+/* Whether the token was spelt so in the file. */
+static bool is_text_of(const oct_bpe *bpe, int64_t id, const char *text, size_t n) {
+    char bytes[256];
+    const oct_bpe_token *token = &bpe->tokens[id];
+    int64_t n_bytes = n <= sizeof bytes ? oct_bpe_unspell(text, n, bytes) : -1;
+    if (!token->present)
+        return false;
+    if (n_bytes > 0)
+        return token->n_bytes == (size_t)n_bytes &&
+               memcmp(bpe->pool + token->offset, bytes, (size_t)n_bytes) == 0;
+    return token->n_bytes == n && memcmp(bpe->pool + token->offset, text, n) == 0;
+}
+
 static bool is_set(const json_t *value) {
     return value && !json_is_null(value) && !json_is_false(value) &&
            !(json_is_string(value) && !json_string_length(value)) &&
            !(json_is_number(value) && json_number_value(value) == 0);
 }
 
-static oct_status read_model(reader *r, const json_t *root) {
+static bool has_every_byte(const oct_bpe *bpe) {
+    for (int byte = 0; byte < 256; byte++)
+        if (bpe->byte_id[byte] < 0)
+            return false;
+    return true;
+}
+
+/* The token that stands for bytes without one. */
+static oct_status read_unk(oct_tokenizer_reader *r, const json_t *name) {
+    oct_bpe *bpe = &r->tokenizer->bpe;
+    bpe->unk = -1;
+    if (!name || json_is_null(name))
+        return OCT_OK;
+    if (!json_is_string(name))
+        return oct_reader_wrong_type(r, "model.unk_token", "a token or null", name);
+    for (int64_t id = 0; id < bpe->n_ids && bpe->unk < 0; id++)
+        if (is_text_of(bpe, id, json_string_value(name), json_string_length(name)))
+            bpe->unk = (int32_t)id;
+    if (bpe->unk >= 0 || !json_string_length(name) || has_every_byte(bpe))
+        return OCT_OK;
+    return oct_fail(r->err, OCT_INVALID,
+                    "%s: model.unk_token: no such token; expected one of model.vocab; got \"%s\"",
+                    r->path, oct_show(json_string_value(name)).text);
+}
+
+static oct_status read_model(oct_tokenizer_reader *r, const json_t *root) {
     static const char *const unsupported[] = {"dropout", "continuing_subword_prefix",
                                               "end_of_word_suffix", "byte_fallback"};
     const json_t *model = json_object_get(root, "model");
     if (!json_is_object(model))
-        return wrong_type(r, "model", "an object", model);
-    const char *type = type_of(model);
+        return oct_reader_wrong_type(r, "model", "an object", model);
+    const char *type = oct_reader_type(model);
     if (type[0] && strcmp(type, "BPE") != 0)
         return oct_fail(r->err, OCT_INVALID,
                         "%s: model.type: not supported; expected \"BPE\"; got \"%s\"", r->path,
@@ -189,10 +211,14 @@ static oct_status read_model(reader *r, const json_t *root) {
             return oct_fail(r->err, OCT_INVALID,
                             "%s: model.%s: not supported in a byte-level BPE; expected null",
                             r->path, unsupported[i]);
-    oct_status status =
-        get_bool(r, model, "ignore_merges", false, &r->tokenizer->bpe.ignore_merges);
+    oct_bpe *bpe = &r->tokenizer->bpe;
+    oct_status status = oct_reader_bool(r, model, "ignore_merges", false, &bpe->ignore_merges);
+    if (!status)
+        status = oct_reader_bool(r, model, "fuse_unk", false, &bpe->fuse_unk);
     if (!status)
         status = read_vocab(r, json_object_get(model, "vocab"));
+    if (!status)
+        status = read_unk(r, json_object_get(model, "unk_token"));
     if (!status)
         status = read_merges(r, json_object_get(model, "merges"));
     return status;
@@ -200,7 +226,7 @@ static oct_status read_model(reader *r, const json_t *root) {
 
 /* ---- added tokens ---- */
 
-static oct_status read_added_token(reader *r, size_t i, const json_t *item) {
+static oct_status read_added_token(oct_tokenizer_reader *r, size_t i, const json_t *item) {
     oct_tokenizer *t = r->tokenizer;
     const json_t *id_value = json_object_get(item, "id"),
                  *content = json_object_get(item, "content");
@@ -212,29 +238,31 @@ static oct_status read_added_token(reader *r, size_t i, const json_t *item) {
                         r->path, i, (long long)OCT_BPE_MAX_IDS);
     const char *text = json_string_value(content);
     oct_added_token *a = &t->added[t->n_added];
-    oct_status status = get_bool(r, item, "special", false, &a->special);
+    oct_status status = oct_reader_bool(r, item, "special", false, &a->special);
     if (!status)
-        status = get_bool(r, item, "lstrip", false, &a->strip_left);
+        status = oct_reader_bool(r, item, "lstrip", false, &a->strip_left);
     if (!status)
-        status = get_bool(r, item, "rstrip", false, &a->strip_right);
+        status = oct_reader_bool(r, item, "rstrip", false, &a->strip_right);
     if (!status)
-        status = get_bool(r, item, "single_word", false, &a->between_spaces);
+        status = oct_reader_bool(r, item, "single_word", false, &a->between_spaces);
+    if (!status)
+        status = oct_reader_bool(r, item, "normalized", true, &a->normalized);
     if (status)
         return status;
     a->id = (int32_t)id;
-    a->n_bytes = strlen(text);
     a->content = oct_strdup(text);
     if (!a->content)
         return oct_fail_memory(r->err);
+    a->n_bytes = restore_nul(r, a->content, strlen(text));
     t->n_added++;
     /* It may be in the vocabulary already, under the same id. */
     size_t n_known;
     const char *same = oct_tokenizer_token(t, a->id, &n_known);
-    int32_t known = find_spelt(&t->bpe, text, a->n_bytes);
-    if (known == a->id || (same && n_known == a->n_bytes && memcmp(same, text, n_known) == 0))
+    int32_t known = find_spelt(&t->bpe, text, strlen(text));
+    if (known == a->id || (same && n_known == a->n_bytes && memcmp(same, a->content, n_known) == 0))
         return OCT_OK;
     bool spelt;
-    status = known < 0 ? add_spelt(r, a->id, text, a->n_bytes, &spelt) : OCT_INVALID;
+    status = known < 0 ? add_spelt(r, a->id, text, strlen(text), &spelt) : OCT_INVALID;
     if (status == OCT_INVALID)
         return oct_fail(r->err, status,
                         "%s: added_tokens[%zu]: \"%s\" with id %d contradicts model.vocab", r->path,
@@ -242,12 +270,12 @@ static oct_status read_added_token(reader *r, size_t i, const json_t *item) {
     return status ? oct_fail_memory(r->err) : OCT_OK;
 }
 
-static oct_status read_added_tokens(reader *r, const json_t *root) {
+static oct_status read_added_tokens(oct_tokenizer_reader *r, const json_t *root) {
     json_t *list = json_object_get(root, "added_tokens");
     if (!list || json_is_null(list))
         return OCT_OK;
     if (!json_is_array(list) || json_array_size(list) > MAX_ADDED)
-        return wrong_type(r, "added_tokens", "a list of at most 65536", list);
+        return oct_reader_wrong_type(r, "added_tokens", "a list of at most 65536", list);
     r->tokenizer->added = oct_calloc_array(json_array_size(list), sizeof *r->tokenizer->added);
     if (!r->tokenizer->added)
         return oct_fail_memory(r->err);
@@ -258,238 +286,6 @@ static oct_status read_added_tokens(reader *r, const json_t *root) {
         if (status)
             return status;
     }
-    return OCT_OK;
-}
-
-/* ---- normalizer, pre-tokenizer, decoder ---- */
-
-typedef oct_status (*part_reader)(reader *r, const json_t *part, const char *key);
-
-/* Reads one part or each part of a Sequence. */
-static oct_status read_parts(reader *r, const json_t *part, const char *key, const char *list_key,
-                             part_reader read) {
-    if (!json_is_object(part))
-        return wrong_type(r, key, "an object", part);
-    if (strcmp(type_of(part), "Sequence") != 0)
-        return read(r, part, key);
-    json_t *list = json_object_get(part, list_key);
-    if (!json_is_array(list) || json_array_size(list) > MAX_SEQUENCE)
-        return wrong_type(r, list_key, "a list of at most 16", list);
-    size_t i;
-    json_t *item;
-    json_array_foreach(list, i, item) {
-        char place[96];
-        snprintf(place, sizeof place, "%s.%s[%zu]", key, list_key, i);
-        oct_status status =
-            json_is_object(item) ? read(r, item, place) : wrong_type(r, place, "an object", item);
-        if (status)
-            return status;
-    }
-    return OCT_OK;
-}
-
-static oct_status unsupported_type(reader *r, const json_t *part, const char *key,
-                                   const char *expected) {
-    return oct_fail(r->err, OCT_INVALID, "%s: %s.type: not supported; expected %s; got \"%s\"",
-                    r->path, key, expected, oct_show(type_of(part)).text);
-}
-
-static oct_status read_normalizer(reader *r, const json_t *part, const char *key) {
-    if (strcmp(type_of(part), "NFC") != 0)
-        return unsupported_type(r, part, key, "NFC or a Sequence of it");
-    r->tokenizer->pretokenizer.nfc = true;
-    return OCT_OK;
-}
-
-static oct_status add_split(reader *r, const char *pattern, size_t n, oct_pattern_kind kind,
-                            oct_gap_rule gaps, const char *key) {
-    oct_tokenizer *t = r->tokenizer;
-    oct_strbuf place = {0};
-    oct_strbuf_printf(&place, "%s: %s.pattern", r->path, key);
-    oct_status status = place.failed ? oct_fail_memory(r->err)
-                                     : oct_pretokenizer_add_split(&t->pretokenizer, pattern, n,
-                                                                  kind, gaps, place.text, r->err);
-    oct_strbuf_free(&place);
-    t->hash = XXH64(pattern, n, t->hash * 4 + (uint64_t)kind * 2 + (uint64_t)gaps);
-    return status;
-}
-
-static oct_status read_byte_level(reader *r, const json_t *part, const char *key) {
-    bool leading_space, use_regex;
-    oct_status status = get_bool(r, part, "add_prefix_space", true, &leading_space);
-    if (!status)
-        status = get_bool(r, part, "use_regex", true, &use_regex);
-    if (status)
-        return status;
-    oct_pretokenizer *p = &r->tokenizer->pretokenizer;
-    if (leading_space && p->n_splits)
-        return oct_fail(r->err, OCT_INVALID,
-                        "%s: %s.add_prefix_space: not supported after a Split; expected false",
-                        r->path, key);
-    p->leading_space |= leading_space;
-    r->byte_level = true;
-    return use_regex ? add_split(r, oct_gpt2_pattern, strlen(oct_gpt2_pattern), OCT_PATTERN_REGEX,
-                                 OCT_GAPS_KEPT, key)
-                     : OCT_OK;
-}
-
-static oct_status read_split(reader *r, const json_t *part, const char *key) {
-    const json_t *pattern = json_object_get(part, "pattern");
-    const json_t *regex = json_object_get(pattern, "Regex");
-    const json_t *text = regex ? regex : json_object_get(pattern, "String");
-    const char *behavior = json_string_value(json_object_get(part, "behavior"));
-    bool invert;
-    oct_status status = get_bool(r, part, "invert", false, &invert);
-    if (status)
-        return status;
-    if (!json_is_string(text))
-        return oct_fail(
-            r->err, OCT_INVALID,
-            "%s: %s.pattern: wrong form; expected {\"Regex\": ...} or {\"String\": ...}", r->path,
-            key);
-    bool isolated = behavior && strcmp(behavior, "Isolated") == 0;
-    bool matches_only = behavior && strcmp(behavior, "Removed") == 0 && invert;
-    if (!isolated && !matches_only)
-        return oct_fail(r->err, OCT_INVALID,
-                        "%s: %s.behavior: not supported; expected Isolated, or Removed with "
-                        "invert; got \"%s\"",
-                        r->path, key, oct_show(behavior ? behavior : "").text);
-    return add_split(r, json_string_value(text), json_string_length(text),
-                     regex ? OCT_PATTERN_REGEX : OCT_PATTERN_LITERAL,
-                     isolated ? OCT_GAPS_KEPT : OCT_GAPS_DROPPED, key);
-}
-
-static oct_status read_pre_tokenizer(reader *r, const json_t *part, const char *key) {
-    if (r->byte_level) /* later parts would see the spelling of bytes, not the text */
-        return oct_fail(r->err, OCT_INVALID,
-                        "%s: %s: not supported; expected ByteLevel to be the last part", r->path,
-                        key);
-    if (strcmp(type_of(part), "ByteLevel") == 0)
-        return read_byte_level(r, part, key);
-    if (strcmp(type_of(part), "Split") == 0)
-        return read_split(r, part, key);
-    return unsupported_type(r, part, key, "ByteLevel, Split or a Sequence of them");
-}
-
-static oct_status read_decoder(reader *r, const json_t *part, const char *key) {
-    return strcmp(type_of(part), "ByteLevel") == 0 ? OCT_OK
-                                                   : unsupported_type(r, part, key, "ByteLevel");
-}
-
-static oct_status read_pipeline(reader *r, const json_t *root) {
-    const json_t *normalizer = json_object_get(root, "normalizer"),
-                 *pre_tokenizer = json_object_get(root, "pre_tokenizer"),
-                 *decoder = json_object_get(root, "decoder");
-    oct_status status = OCT_OK;
-    if (normalizer && !json_is_null(normalizer))
-        status = read_parts(r, normalizer, "normalizer", "normalizers", read_normalizer);
-    if (!status)
-        status = read_parts(r, pre_tokenizer, "pre_tokenizer", "pretokenizers", read_pre_tokenizer);
-    if (!status && !r->byte_level)
-        status =
-            oct_fail(r->err, OCT_INVALID,
-                     "%s: pre_tokenizer: not a byte-level BPE; expected a ByteLevel part", r->path);
-    if (!status && decoder && !json_is_null(decoder))
-        status = read_parts(r, decoder, "decoder", "decoders", read_decoder);
-    return status;
-}
-
-/* ---- begin and end of text ---- */
-
-typedef struct end_rule {
-    const char *token_key, *id_key; /* in tokenizer_config.json, generation_config.json */
-    const char *names[5];
-} end_rule;
-
-static const end_rule bos_rule = {
-    "bos_token", "bos_token_id", {"<|begin_of_text|>", "<s>", "<｜begin▁of▁sentence｜>", NULL}};
-static const end_rule eos_rule = {
-    "eos_token",
-    "eos_token_id",
-    {"<|end_of_text|>", "<|endoftext|>", "</s>", "<｜end▁of▁sentence｜>", NULL}};
-
-static oct_status pick_by_name(reader *r, const json_t *config, const end_rule *rule, int32_t *id) {
-    const json_t *value = json_object_get(config, rule->token_key);
-    if (json_is_object(value)) /* a serialised AddedToken */
-        value = json_object_get(value, "content");
-    if (!json_is_string(value))
-        return json_is_null(value) ? OCT_OK
-                                   : wrong_type(r, rule->token_key, "a token or null", value);
-    *id = oct_tokenizer_find(r->tokenizer, json_string_value(value), json_string_length(value));
-    if (*id >= 0)
-        return OCT_OK;
-    return oct_fail(r->err, OCT_INVALID,
-                    "%s: %s: no such token; expected one of tokenizer.json; got \"%s\"", r->path,
-                    rule->token_key, oct_show(json_string_value(value)).text);
-}
-
-static oct_status pick_by_id(reader *r, const json_t *config, const end_rule *rule, int32_t *id) {
-    const json_t *value = json_object_get(config, rule->id_key);
-    if (json_is_array(value))
-        value = json_array_get(value, 0);
-    if (!json_is_integer(value))
-        return json_is_null(value) ? OCT_OK : wrong_type(r, rule->id_key, "an id or null", value);
-    size_t n_bytes;
-    json_int_t number = json_integer_value(value);
-    if (number < 0 || number >= OCT_BPE_MAX_IDS ||
-        !oct_tokenizer_token(r->tokenizer, (int32_t)number, &n_bytes))
-        return oct_fail(r->err, OCT_INVALID,
-                        "%s: %s: no such token; expected an id of tokenizer.json; got %lld",
-                        r->path, rule->id_key, (long long)number);
-    *id = (int32_t)number;
-    return OCT_OK;
-}
-
-static void pick_by_known_names(reader *r, const end_rule *rule, int32_t *id) {
-    const oct_tokenizer *t = r->tokenizer;
-    for (int k = 0; rule->names[k] && *id < 0; k++)
-        for (size_t i = 0; i < t->n_added && *id < 0; i++)
-            if (strcmp(t->added[i].content, rule->names[k]) == 0)
-                *id = t->added[i].id;
-}
-
-typedef oct_status (*end_picker)(reader *r, const json_t *config, const end_rule *rule,
-                                 int32_t *id);
-
-/* Lets `pick` choose from the file `name` beside the tokenizer, for the ends not yet `said`. */
-static oct_status read_side_file(reader *r, const char *folder, const char *name, end_picker pick,
-                                 const char *const keys[2], bool said[2]) {
-    char *path = oct_path_join(folder, name);
-    if (!path)
-        return oct_fail_memory(r->err);
-    json_t *config = NULL;
-    reader side = {path, r->tokenizer, false, r->err};
-    oct_status status = oct_path_exists(path) ? read_json(path, &config, r->err) : OCT_OK;
-    const end_rule *rules[2] = {&bos_rule, &eos_rule};
-    int32_t *ids[2] = {&r->tokenizer->bos, &r->tokenizer->eos};
-    for (int i = 0; i < 2 && config && !status; i++) {
-        if (said[i] || !json_object_get(config, keys[i]))
-            continue;
-        said[i] = true;
-        status = pick(&side, config, rules[i], ids[i]);
-    }
-    json_decref(config);
-    oct_free(path);
-    return status;
-}
-
-static oct_status find_ends(reader *r, const char *folder) {
-    static const char *const token_keys[2] = {"bos_token", "eos_token"};
-    static const char *const id_keys[2] = {"bos_token_id", "eos_token_id"};
-    oct_tokenizer *t = r->tokenizer;
-    bool said[2] = {false, false};
-    t->bos = t->eos = -1;
-    oct_status status = OCT_OK;
-    if (folder)
-        status = read_side_file(r, folder, "tokenizer_config.json", pick_by_name, token_keys, said);
-    if (!status && folder)
-        status = read_side_file(r, folder, "generation_config.json", pick_by_id, id_keys, said);
-    if (status)
-        return status;
-    if (!said[0])
-        pick_by_known_names(r, &bos_rule, &t->bos);
-    if (!said[1])
-        pick_by_known_names(r, &eos_rule, &t->eos);
     return OCT_OK;
 }
 
@@ -520,17 +316,19 @@ oct_status oct_tokenizer_load(const char *path, oct_tokenizer **tokenizer, oct_e
     if (!t)
         return oct_fail_memory(err);
     oct_status status = find_files(path, &file, &folder, err);
-    reader r = {file, t, false, err};
+    oct_tokenizer_reader r = {.path = file, .tokenizer = t, .err = err};
     if (!status)
-        status = read_json(file, &root, err);
+        status = read_root(file, &root, &r.nul, err);
     if (!status)
         status = read_model(&r, root);
     if (!status)
         status = read_added_tokens(&r, root);
     if (!status)
-        status = read_pipeline(&r, root);
+        status = oct_reader_pipeline(&r, root);
     if (!status)
-        status = find_ends(&r, folder);
+        status = oct_reader_post_processing(&r, root);
+    if (!status)
+        status = oct_reader_ends(&r, folder);
     if (!status)
         status = oct_tokenizer_finish(t, err);
     json_decref(root);

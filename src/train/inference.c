@@ -258,18 +258,22 @@ cleanup:
 
 /* ---- generation ---- */
 
-/* The prompt's ids, with the begin token where the tokenizer has one. An empty prompt starts from
- * the end token, after which a document begins. */
+/* The prompt's ids, after what the tokenizer puts before a text: its post-processor's tokens, or
+ * else its begin token. An empty prompt starts from the end token, after which a document begins.
+ */
 static oct_status encode_prompt(const oct_tokenizer *tokenizer, const char *prompt,
                                 oct_token_list *ids, oct_error *err) {
-    int32_t first = oct_tokenizer_bos(tokenizer);
+    const int32_t *before;
+    size_t n_before = oct_tokenizer_ids_before(tokenizer, &before);
+    int32_t first = n_before ? before[0] : oct_tokenizer_bos(tokenizer);
     if (first < 0 && !*prompt)
         first = oct_tokenizer_eos(tokenizer);
     if (first < 0 && !*prompt)
         return oct_fail(err, OCT_INVALID,
                         "the prompt is empty, and the tokenizer has no begin or "
                         "end token to start from");
-    if (first >= 0 && oct_token_list_append(ids, &first, 1) != OCT_OK)
+    if (first >= 0 &&
+        oct_token_list_append(ids, n_before ? before : &first, n_before ? n_before : 1))
         return oct_fail_memory(err);
     return oct_tokenizer_encode(tokenizer, prompt, strlen(prompt), OCT_ADDED_TOKENS_FOUND, ids,
                                 err);

@@ -7,15 +7,20 @@ tokenizers in the folder that OCTET_SHARED_DATA names:
     tokenizers/cases.inp                            strings, separated by a line __ggml_vocab_test__
     tokenizers/cases.gpt2.out, cases.qwen.out       their ids, a line a string
 
-Usage: tokenizer_peers.py OCTET. Skips out loud what is missing, with status 77 when nothing was left to check; status 1 when
+and, with the package, of tokenizers made of every part that is read, on random texts, letters newer than Unicode 14 among
+them: OCTET_PEER_TEXTS of each, 2000 where that isn't set.
+
+Usage: tokenizer_peers.py OCTET TOKENIZER_DUMP. Skips out loud what is missing, with status 77 when nothing was left to check; status 1 when
 something differs."""
+import json
 import os
 import random
 import subprocess
 import sys
 import tempfile
 
-OCTET = sys.argv[1]
+OCTET, DUMP = sys.argv[1:3]
+N_TEXTS = int(os.environ.get("OCTET_PEER_TEXTS", "2000"))
 COUNTS = {"gpt2": 338025, "qwen": 301829}  # tokens of tinyshakespeare.txt
 checked = 0
 
@@ -60,6 +65,88 @@ def against_huggingface(folder):
             check(encode(path, text) == theirs.encode(text, add_special_tokens=False).ids, f"{split}: ids differ")
 
 
+NEWER = "\U00010D4A\U00010D6A\U00011F04\U00011F34\U0002EBF0\U0001FAE8\u1c89\U000105C0\U00010D40\U00016121\ua7cb"
+PATTERNS = {
+    "qwen2": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    "cased": r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+             r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s+",
+    "han": r"[\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}&&[^\p{Han}]]+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s+(?!\S)|\s+",
+    "words": r"\w+|[^\w\s]+|\s+", "boundary": r"\b", "posix": r"[[:alpha:]]+|[[:punct:]]|[^[:alpha:][:punct:]]+",
+    "thousands": r"(?=(?:\p{N}{3})+(?!\p{N}))", "lines": r"^\s*#+ |.+$",
+}
+
+
+def random_text(rng):
+    if rng.random() < 0.3:  # any characters
+        return "".join(chr(rng.choice([rng.randrange(0x80), rng.randrange(0x3000), rng.randrange(0xE000, 0x10FFFF)]))
+                       for _ in range(rng.randrange(1, 30)))
+    parts = list("abcdefghijklmnopqrstuvwxyzABCXYZ0123456789      .,:;!?'\"()[]{}#$%&*+-/<=>@^_`|~\n\n\t\r") + list(NEWER)
+    parts += ["'s", "'LL", "\u017f", "e\u0301", "\u00e9", "<s>", "</s>", "<extra_1>", "caf\u00e9", "cafe\u0301", "\u4e2d\u6587",
+              "\u3042\u30a2", "\u0661\u0662", "\u00b2\u00bd", "\u0939\u093f\u0928\u094d\u0926\u0940", "\u200d", "\u2028", "\u00a0",
+              "\u3000", "\U0001F1E9\U0001F1EA", "the ", " and", "123456", "---"]
+    return "".join(rng.choice(parts) for _ in range(rng.randrange(1, 60)))
+
+
+def made_of_parts():
+    """Tokenizers by name, each with other parts."""
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+    bytes_only = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+
+    def make(pre, normalizer=None, unk=None, alphabet=None, size=600):
+        tokenizer = Tokenizer(models.BPE(unk_token=unk))
+        tokenizer.pre_tokenizer = pre
+        tokenizer.decoder = decoders.ByteLevel()
+        if normalizer:
+            tokenizer.normalizer = normalizer
+        trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=[unk] if unk else [], show_progress=False,
+                                      initial_alphabet=pre_tokenizers.ByteLevel.alphabet() if alphabet is None else alphabet)
+        rng = random.Random(7)
+        tokenizer.train_from_iterator([random_text(rng) if alphabet is None else "the cat and the dog " for _ in range(3000)], trainer)
+        return tokenizer
+
+    for name, pattern in PATTERNS.items():
+        yield name, make(pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"), bytes_only]),
+                         normalizers.NFC() if name in ("qwen2", "words") else None)
+    for behavior in ("removed", "merged_with_previous", "merged_with_next", "contiguous"):
+        for invert in (False, True):
+            split = pre_tokenizers.Split(Regex(r"\s|[a-c]"), behavior, invert=invert)
+            yield f"{behavior} {invert}", make(pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=invert)]))
+    for individual in (False, True):
+        digits = pre_tokenizers.Digits(individual_digits=individual)
+        yield f"digits {individual}", make(pre_tokenizers.Sequence([digits, pre_tokenizers.ByteLevel(add_prefix_space=False)]))
+    for behavior in ("isolated", "contiguous", "removed", "merged_with_next"):
+        yield f"punctuation {behavior}", make(pre_tokenizers.Sequence([pre_tokenizers.Punctuation(behavior), bytes_only]))
+    tokenizer = make(pre_tokenizers.ByteLevel(add_prefix_space=True), normalizers.NFC())
+    tokenizer.add_special_tokens(["<s>", "</s>"])
+    tokenizer.add_tokens([AddedToken("caf\u00e9", normalized=True), AddedToken("and", single_word=True), AddedToken("<extra_1>", lstrip=True, rstrip=True, normalized=False)])
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[
+        (token, tokenizer.token_to_id(token)) for token in ("<s>", "</s>")])
+    yield "template", tokenizer
+    tokenizer.enable_truncation(12)
+    yield "truncation", tokenizer
+    tokenizer.enable_truncation(7, direction="left")
+    yield "left truncation", tokenizer
+    yield "unknown bytes", make(pre_tokenizers.ByteLevel(add_prefix_space=False), unk="<unk>", alphabet=[], size=40)
+
+
+def against_parts(folder):
+    try:
+        import tokenizers  # noqa: F401
+    except ImportError:
+        print("SKIPPED: parts of tokenizers: the Python package tokenizers is missing")
+        return
+    path = os.path.join(folder, "parts.json")
+    rng = random.Random(11)
+    for name, tokenizer in made_of_parts():
+        tokenizer.save(path)
+        texts = [random_text(rng) for _ in range(N_TEXTS)]
+        theirs = [e.ids for e in tokenizer.encode_batch(texts)]
+        run = subprocess.run([DUMP, path], input=json.dumps(texts) + "\n", text=True, capture_output=True)
+        check(run.returncode == 0, f"{name}: {run.stderr}")
+        for text, ours, expected in zip(texts, json.loads(run.stdout), theirs):
+            check(ours == expected, f"{name}: {text!r}: {ours} instead of {expected}")
+
+
 def against_published(folder):
     data = os.environ.get("OCTET_SHARED_DATA")
     if not data:
@@ -84,6 +171,7 @@ def against_published(folder):
 
 with tempfile.TemporaryDirectory(prefix="octet-test-") as temporary:
     against_huggingface(temporary)
+    against_parts(temporary)
     against_published(temporary)
 print(f"{checked} comparisons")
 sys.exit(0 if checked else 77)

@@ -1,0 +1,231 @@
+/* The normalizer, the pre-tokenizer and the decoder of a tokenizer.json: see tokenizer_reader.h. */
+#include <string.h>
+#include <xxhash.h>
+
+#include "io/json.h"
+#include "io/tokenizer_impl.h"
+#include "io/tokenizer_reader.h"
+#include "io/unicode.h"
+
+#define MAX_SEQUENCE 16
+
+oct_status oct_reader_wrong_type(oct_tokenizer_reader *r, const char *key, const char *expected,
+                                 const json_t *value) {
+    return oct_fail(r->err, OCT_INVALID, "%s: %s: wrong type; expected %s; got %s", r->path, key,
+                    expected, oct_json_kind(value));
+}
+
+oct_status oct_reader_bool(oct_tokenizer_reader *r, const json_t *object, const char *key,
+                           bool fallback, bool *out) {
+    const json_t *value = json_object_get(object, key);
+    *out = fallback;
+    if (!value || json_is_null(value))
+        return OCT_OK;
+    if (!json_is_boolean(value))
+        return oct_reader_wrong_type(r, key, "true or false", value);
+    *out = json_is_true(value);
+    return OCT_OK;
+}
+
+const char *oct_reader_type(const json_t *object) {
+    const char *type = json_string_value(json_object_get(object, "type"));
+    return type ? type : "";
+}
+
+oct_status oct_reader_parts(oct_tokenizer_reader *r, const json_t *part, const char *key,
+                            const char *list_key, oct_part_reader read) {
+    if (!json_is_object(part))
+        return oct_reader_wrong_type(r, key, "an object", part);
+    if (strcmp(oct_reader_type(part), "Sequence") != 0)
+        return read(r, part, key);
+    json_t *list = json_object_get(part, list_key);
+    if (!json_is_array(list) || json_array_size(list) > MAX_SEQUENCE)
+        return oct_reader_wrong_type(r, list_key, "a list of at most 16", list);
+    size_t i;
+    json_t *item;
+    json_array_foreach(list, i, item) {
+        char place[96];
+        snprintf(place, sizeof place, "%s.%s[%zu]", key, list_key, i);
+        oct_status status = json_is_object(item)
+                                ? read(r, item, place)
+                                : oct_reader_wrong_type(r, place, "an object", item);
+        if (status)
+            return status;
+    }
+    return OCT_OK;
+}
+
+oct_status oct_reader_unsupported_type(oct_tokenizer_reader *r, const json_t *part, const char *key,
+                                       const char *expected) {
+    return oct_fail(r->err, OCT_INVALID, "%s: %s.type: not supported; expected %s; got \"%s\"",
+                    r->path, key, expected, oct_show(oct_reader_type(part)).text);
+}
+
+static oct_status read_normalizer(oct_tokenizer_reader *r, const json_t *part, const char *key) {
+    if (strcmp(oct_reader_type(part), "NFC") != 0)
+        return oct_reader_unsupported_type(r, part, key, "NFC or a Sequence of it");
+    r->tokenizer->pretokenizer.nfc = true;
+    return OCT_OK;
+}
+
+/* Where a step is, for messages. */
+static void put_place(const oct_tokenizer_reader *r, const char *key, const char *what,
+                      oct_strbuf *place) {
+    oct_strbuf_printf(place, "%s: %s%s", r->path, key, what);
+}
+
+static oct_status add_split(oct_tokenizer_reader *r, const char *pattern, size_t n,
+                            oct_pattern_kind kind, oct_split split, const char *key) {
+    oct_tokenizer *t = r->tokenizer;
+    oct_strbuf place = {0};
+    put_place(r, key, ".pattern", &place);
+    oct_status status = place.failed ? oct_fail_memory(r->err)
+                                     : oct_pretokenizer_add_split(&t->pretokenizer, pattern, n,
+                                                                  kind, split, place.text, r->err);
+    oct_strbuf_free(&place);
+    t->hash = XXH64(pattern, n,
+                    t->hash * 4 + (uint64_t)kind * 2 + (uint64_t)(split.invert) +
+                        ((uint64_t)split.behavior << 8));
+    return status;
+}
+
+static oct_status add_space(oct_tokenizer_reader *r, const char *key) {
+    oct_tokenizer *t = r->tokenizer;
+    oct_strbuf place = {0};
+    put_place(r, key, "", &place);
+    oct_status status = place.failed
+                            ? oct_fail_memory(r->err)
+                            : oct_pretokenizer_add_space(&t->pretokenizer, place.text, r->err);
+    oct_strbuf_free(&place);
+    t->hash = XXH64(" ", 1, t->hash);
+    return status;
+}
+
+static oct_status read_byte_level(oct_tokenizer_reader *r, const json_t *part, const char *key) {
+    bool leading_space, use_regex;
+    oct_status status = oct_reader_bool(r, part, "add_prefix_space", true, &leading_space);
+    if (!status)
+        status = oct_reader_bool(r, part, "use_regex", true, &use_regex);
+    if (!status && leading_space)
+        status = add_space(r, key);
+    if (!status && use_regex)
+        status = add_split(r, oct_gpt2_pattern, strlen(oct_gpt2_pattern), OCT_PATTERN_REGEX,
+                           (oct_split){.behavior = OCT_SPLIT_ISOLATED}, key);
+    r->byte_level = true;
+    return status;
+}
+
+static oct_status read_behavior(oct_tokenizer_reader *r, const json_t *part, const char *key,
+                                bool required, oct_split_behavior *behavior) {
+    static const char *const names[] = {[OCT_SPLIT_ISOLATED] = "Isolated",
+                                        [OCT_SPLIT_REMOVED] = "Removed",
+                                        [OCT_SPLIT_MERGED_WITH_PREVIOUS] = "MergedWithPrevious",
+                                        [OCT_SPLIT_MERGED_WITH_NEXT] = "MergedWithNext",
+                                        [OCT_SPLIT_CONTIGUOUS] = "Contiguous"};
+    const char *name = json_string_value(json_object_get(part, "behavior"));
+    *behavior = OCT_SPLIT_ISOLATED;
+    if (!name && !required)
+        return OCT_OK;
+    for (size_t i = 0; name && i < sizeof names / sizeof *names; i++) {
+        if (strcmp(name, names[i]) == 0) {
+            *behavior = (oct_split_behavior)i;
+            return OCT_OK;
+        }
+    }
+    return oct_fail(r->err, OCT_INVALID,
+                    "%s: %s.behavior: unknown; expected Isolated, Removed, MergedWithPrevious, "
+                    "MergedWithNext or Contiguous; got \"%s\"",
+                    r->path, key, oct_show(name ? name : "").text);
+}
+
+static oct_status read_split(oct_tokenizer_reader *r, const json_t *part, const char *key) {
+    const json_t *pattern = json_object_get(part, "pattern");
+    const json_t *regex = json_object_get(pattern, "Regex");
+    const json_t *text = regex ? regex : json_object_get(pattern, "String");
+    oct_split split = {0};
+    oct_status status = oct_reader_bool(r, part, "invert", false, &split.invert);
+    if (!status)
+        status = read_behavior(r, part, key, true, &split.behavior);
+    if (status)
+        return status;
+    if (!json_is_string(text))
+        return oct_fail(
+            r->err, OCT_INVALID,
+            "%s: %s.pattern: wrong form; expected {\"Regex\": ...} or {\"String\": ...}", r->path,
+            key);
+    return add_split(r, json_string_value(text), json_string_length(text),
+                     regex ? OCT_PATTERN_REGEX : OCT_PATTERN_LITERAL, split, key);
+}
+
+/* Cuts at characters of a set, or at runs of them. */
+static oct_status add_set(oct_tokenizer_reader *r, const oct_char_set *set, bool runs,
+                          oct_split_behavior behavior, const char *key) {
+    oct_strbuf pattern = {0};
+    oct_strbuf_puts(&pattern, "[");
+    oct_char_set_put(set, &pattern);
+    oct_strbuf_puts(&pattern, runs ? "]+" : "]");
+    oct_status status = pattern.failed
+                            ? oct_fail_memory(r->err)
+                            : add_split(r, pattern.text, pattern.length, OCT_PATTERN_REGEX,
+                                        (oct_split){.behavior = behavior}, key);
+    oct_strbuf_free(&pattern);
+    return status;
+}
+
+static oct_status read_digits(oct_tokenizer_reader *r, const json_t *part, const char *key) {
+    const oct_char_set digits = oct_char_set_of_digits();
+    bool individual;
+    oct_status status = oct_reader_bool(r, part, "individual_digits", false, &individual);
+    return status ? status : add_set(r, &digits, !individual, OCT_SPLIT_ISOLATED, key);
+}
+
+static oct_status read_punctuation(oct_tokenizer_reader *r, const json_t *part, const char *key) {
+    const oct_char_set punctuation = oct_char_set_of_punctuation();
+    oct_split_behavior behavior;
+    oct_status status = read_behavior(r, part, key, false, &behavior);
+    return status ? status : add_set(r, &punctuation, false, behavior, key);
+}
+
+static oct_status read_pre_tokenizer(oct_tokenizer_reader *r, const json_t *part, const char *key) {
+    if (r->byte_level) /* later parts would see the spelling of bytes, not the text */
+        return oct_fail(r->err, OCT_INVALID,
+                        "%s: %s: not supported; expected ByteLevel to be the last part", r->path,
+                        key);
+    static const struct {
+        const char *type;
+        oct_part_reader read;
+    } kinds[] = {{"ByteLevel", read_byte_level},
+                 {"Split", read_split},
+                 {"Digits", read_digits},
+                 {"Punctuation", read_punctuation}};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(oct_reader_type(part), kinds[i].type) == 0)
+            return kinds[i].read(r, part, key);
+    return oct_reader_unsupported_type(
+        r, part, key, "ByteLevel, Split, Digits, Punctuation or a Sequence of them");
+}
+
+static oct_status read_decoder(oct_tokenizer_reader *r, const json_t *part, const char *key) {
+    return strcmp(oct_reader_type(part), "ByteLevel") == 0
+               ? OCT_OK
+               : oct_reader_unsupported_type(r, part, key, "ByteLevel");
+}
+
+oct_status oct_reader_pipeline(oct_tokenizer_reader *r, const json_t *root) {
+    const json_t *normalizer = json_object_get(root, "normalizer"),
+                 *pre_tokenizer = json_object_get(root, "pre_tokenizer"),
+                 *decoder = json_object_get(root, "decoder");
+    oct_status status = OCT_OK;
+    if (normalizer && !json_is_null(normalizer))
+        status = oct_reader_parts(r, normalizer, "normalizer", "normalizers", read_normalizer);
+    if (!status)
+        status = oct_reader_parts(r, pre_tokenizer, "pre_tokenizer", "pretokenizers",
+                                  read_pre_tokenizer);
+    if (!status && !r->byte_level)
+        status =
+            oct_fail(r->err, OCT_INVALID,
+                     "%s: pre_tokenizer: not a byte-level BPE; expected a ByteLevel part", r->path);
+    if (!status && decoder && !json_is_null(decoder))
+        status = oct_reader_parts(r, decoder, "decoder", "decoders", read_decoder);
+    return status;
+}

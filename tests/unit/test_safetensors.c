@@ -323,7 +323,7 @@ static void given_wrong_shapes_and_offsets_one_line_says_what(void **state) {
     (void)state;
     assert_refused(T("[1.5]", "[0,4]"), 4, "shape[0]: expected an integer >= 0; got a real");
     assert_refused(T("[-1]", "[0,4]"), 4, "shape[0]: expected an integer >= 0; got a negative");
-    assert_refused(T("[99999999999999999999]", "[0,4]"), 4, "not JSON");
+    assert_refused(T("[99999999999999999999]", "[0,4]"), 4, "expected an integer");
     assert_refused(T("[4611686018427387904,4]", "[0,4]"), 4, "fewer than 2^63 elements");
     assert_refused(T("[9223372036854775807]", "[0,4]"), 4, "fewer than 2^64 bytes");
     assert_refused(T("[4611686018427387904]", "[0,0]"), 0, "fewer than 2^64 bytes");

@@ -36,6 +36,17 @@ class Train(Training):
             shutil.rmtree(self.path("runs"))
             shutil.rmtree(kept, ignore_errors=True)
 
+    def test_given_the_end_of_an_example_more_steps_go_on_from_it(self):
+        examples = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples")
+        os.makedirs(self.path("data"))
+        shutil.copy(self.path("text.txt"), self.path("data", "kjv.txt"))
+        shutil.copy(self.path("tokenizer.json"), self.path("data", "tokenizer.json"))
+        for name in ("demo", "moe_demo"):
+            run = ["train", os.path.join(examples, name + ".toml"), "--validation.no-enable", "--training.seq_len=32",
+                   "--training.steps"]
+            self.accepted(run + [1])
+            self.assertIn("Training starts at step 2", self.accepted(run + [2]).stdout)
+
     def test_given_a_job_it_trains_and_leaves_metrics_and_a_checkpoint(self):
         out = self.accepted(["train", "job.toml", "--checkpoint.enable", "--validation.enable"]).stdout
         for step in (1,):

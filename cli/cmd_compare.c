@@ -16,6 +16,7 @@
 #include "config/job.h"
 #include "options.h"
 #include "report/html.h"
+#include "stop.h"
 #include "terminal.h"
 #include "train/variant.h"
 #include "twin.h"
@@ -196,7 +197,7 @@ static void fill_row(comparison *c, int i) {
     for (int k = 1; k < N_COLUMNS; k++)
         snprintf(cell[k], CELL_SIZE, "-");
     if (t->status != OCT_OK) {
-        snprintf(cell[1], CELL_SIZE, "failed");
+        snprintf(cell[1], CELL_SIZE, "%s", t->stopped ? "stopped" : "failed");
         return;
     }
     snprintf(cell[1], CELL_SIZE, "%.4f", oct_series_tail_mean(&run->loss, TAIL));
@@ -318,16 +319,41 @@ static oct_status write_report(const comparison *c, const char *note, oct_error 
 
 /* ---- the command ---- */
 
-static oct_status conclude(comparison *c, oct_error *err) {
+/* The table and the report. */
+static oct_status show(comparison *c, oct_error *err) {
     char note[512];
     fill_table(c);
     describe(c, note, sizeof note);
     print_table(c);
     printf("%s\n", note);
-    oct_error report_err = {0};
-    oct_status written = write_report(c, note, &report_err), status = OCT_OK;
-    if (written == OCT_OK)
+    oct_status status = write_report(c, note, err);
+    if (status == OCT_OK)
         printf("report: %s\n", c->report);
+    return status;
+}
+
+/* The recipes that were trained whole are shown; `n_begun` were begun before the signal came. */
+static oct_status conclude_early(comparison *c, int n_begun, oct_error *err) {
+    int n_whole = 0, signal = cli_stop_asked(NULL);
+    for (int i = 0; i < c->n; i++) {
+        if (i < n_begun && c->twins[i].status == OCT_OK)
+            n_whole++;
+        else
+            c->twins[i].stopped = c->twins[i].stopped || i >= n_begun;
+        if (i >= n_begun)
+            c->twins[i].status = OCT_FAILED;
+    }
+    oct_status status = n_whole > 0 ? show(c, err) : OCT_OK;
+    oct_log_warning("stopped by %s: %d of %d recipes were trained to the end; the same command "
+                    "begins all of them anew",
+                    cli_stop_name(signal), n_whole, c->n);
+    cli_stop_conclude(signal, false);
+    return status;
+}
+
+static oct_status conclude(comparison *c, oct_error *err) {
+    oct_error report_err = {0};
+    oct_status written = show(c, &report_err), status = OCT_OK;
     for (int i = 0; i < c->n && status == OCT_OK; i++)
         if (c->twins[i].status != OCT_OK)
             status = oct_fail(err, c->twins[i].status, "%s: %s", c->twins[i].recipe,
@@ -358,15 +384,19 @@ static oct_status compare(const cli_args *args, const char *recipes, const char 
         status = check_report(c, err);
     if (status == OCT_OK)
         oct_job_log_notes(&job);
-    for (int i = 0; i < c->n && status == OCT_OK; i++) {
+    int n_begun = 0;
+    cli_stop_at_a_step();
+    for (int i = 0; i < c->n && status == OCT_OK && !cli_stop_asked(NULL); i++) {
+        n_begun++;
         oct_log_info("Training with recipe %s (%d of %d)", c->twins[i].recipe, i + 1, c->n);
         status = run_one(c, i, args, err);
         /* What is wrong with the input is wrong for every recipe. */
         if (status == OCT_OK && c->twins[i].status == OCT_INVALID)
             status = oct_fail(err, OCT_INVALID, "%s", c->twins[i].err.message);
     }
+    bool stopped = cli_stop_asked(NULL) && (n_begun < c->n || c->twins[c->n - 1].stopped);
     if (status == OCT_OK)
-        status = conclude(c, err);
+        status = stopped ? conclude_early(c, n_begun, err) : conclude(c, err);
     oct_job_free(&job);
     release(c);
     return status;
@@ -395,6 +425,8 @@ oct_status cli_compare(int argc, char **argv, oct_error *err) {
     bool runs = cli_begin(&spec, argc, argv, &args, &status, err);
     if (runs)
         status = cli_world_alone("octet compare", err);
+    if (runs)
+        cli_stop_install();
     if (runs && status == OCT_OK)
         status = compare(&args, recipes, report, err);
     cli_args_free(&args);

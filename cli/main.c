@@ -12,6 +12,7 @@
 #include "base/thread.h"
 #include "cli.h"
 #include "kernel/select.h"
+#include "stop.h"
 #include "terminal.h"
 
 typedef struct cli_command {
@@ -159,5 +160,7 @@ int main(int argc, char **argv) {
         status = oct_fail(&err, OCT_FAILED, "standard output: the write failed");
     if (status != OCT_OK)
         cli_print_error(&err);
+    else
+        cli_stop_exit();
     return oct_status_exit_code(status);
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -65,6 +66,15 @@ bool cli_log_on_terminal(void) {
     return is_terminal(fileno(log_stream));
 }
 
+static int columns(void) {
+    struct winsize size;
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+static int clip(int x, int low, int high) {
+    return x > high ? (high > low ? high : low) : x < low ? low : x;
+}
+
 void cli_progress(void *user, const char *what, int64_t done, int64_t total) {
     (void)user;
     char bar[BAR_WIDTH + 1];
@@ -74,11 +84,13 @@ void cli_progress(void *user, const char *what, int64_t done, int64_t total) {
     if (done < total && bar_drawn_at_ms >= 0 && now - bar_drawn_at_ms < 100)
         return;
     double share = (double)done / (double)total;
-    int filled = (int)(share * BAR_WIDTH);
-    for (int i = 0; i < BAR_WIDTH; i++)
+    int room = columns() - (int)strlen(" [] 100%") - 1; /* a line that wraps can't be wiped */
+    int words = clip((int)strlen(what), 0, room), width = clip(room - words, 0, BAR_WIDTH);
+    int filled = (int)(share * width);
+    for (int i = 0; i < width; i++)
         bar[i] = i < filled ? '=' : ' ';
-    bar[BAR_WIDTH] = '\0';
-    fprintf(stderr, "\r\033[K%s [%s] %d%%", what, bar, (int)(100 * share));
+    bar[width] = '\0';
+    fprintf(stderr, "\r\033[K%.*s [%s] %d%%", words, what, bar, (int)(100 * share));
     fflush(stderr);
     bar_shown = true;
     bar_drawn_at_ms = now;

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "config/job.h"
+#include "stop.h"
 #include "terminal.h"
 #include "train/trainer.h"
 #include "train/variant.h"
@@ -25,7 +26,18 @@ typedef struct result {
     oct_error err;
     double validation_loss, unigram_entropy;
     int64_t validation_tokens, steps;
+    bool stopped;
 } result;
+
+/* The measurement is of a whole run or none. */
+static oct_status check_stopped(const oct_trainer *trainer, const oct_job *job, result *r) {
+    int reason = oct_trainer_stop_reason(trainer);
+    r->stopped = reason != 0;
+    return r->stopped ? oct_fail(&r->err, OCT_FAILED, "stopped by %s after step %lld of %lld",
+                                 cli_stop_name(reason), (long long)oct_trainer_steps_done(trainer),
+                                 (long long)job->training.steps)
+                      : OCT_OK;
+}
 
 static oct_status train(const twin *t, result *r) {
     oct_job job = {0};
@@ -37,11 +49,15 @@ static oct_status train(const twin *t, result *r) {
                                          .cache_folder = t->cache_folder,
                                          .overrides = t->overrides,
                                          .n_overrides = t->n_overrides,
-                                         .progress = cli_progress};
+                                         .progress = cli_progress,
+                                         .stop = cli_stop_asked};
     if (status == OCT_OK)
         status = oct_trainer_create(&job, &options, &trainer, &r->err);
+    cli_stop_at_a_step();
     if (status == OCT_OK)
         status = oct_trainer_run(trainer, &r->err);
+    if (status == OCT_OK)
+        status = check_stopped(trainer, &job, r);
     if (status == OCT_OK)
         status = oct_trainer_last_validation(trainer, &validation, &r->err);
     if (status == OCT_OK)
@@ -96,6 +112,7 @@ static void be_parent(twin *t, pid_t child, int from_child) {
     size_t n = read_all(from_child, &r, sizeof r);
     while (wait4(child, &exit_status, 0, &usage) < 0 && errno == EINTR)
         continue;
+    cli_stop_disown();
     t->peak_bytes = (double)usage.ru_maxrss * 1024;
     if (WIFSIGNALED(exit_status)) {
         t->status = oct_fail(&t->err, OCT_FAILED, "its process was ended by signal %d (%s)",
@@ -112,6 +129,7 @@ static void be_parent(twin *t, pid_t child, int from_child) {
     t->validation_tokens = r.validation_tokens;
     t->unigram_entropy = r.unigram_entropy;
     t->steps = r.steps;
+    t->stopped = r.stopped;
 }
 
 void twin_run(twin *t) {
@@ -121,7 +139,7 @@ void twin_run(twin *t) {
         t->status = oct_fail(&t->err, OCT_FAILED, "no pipe: %s", strerror(errno));
         return;
     }
-    pid_t parent = getpid(), child = fork();
+    pid_t parent = getpid(), child = cli_stop_fork();
     if (child == 0) {
         close(ends[0]);
         be_child(t, parent, ends[1]);

@@ -4,6 +4,7 @@
 #define OCT_CLI_TWIN_H
 
 #include <octet/status.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct twin {
@@ -18,11 +19,12 @@ typedef struct twin {
     oct_error err; /* when status isn't OCT_OK */
     double validation_loss, unigram_entropy;
     int64_t validation_tokens, steps;
+    bool stopped;      /* by a signal, before its end: status says it failed */
     double peak_bytes; /* largest resident memory of the process */
 } twin;
 
-/* Trains in a forked process and waits for it. The caller must not have run a thread loop before:
- * OpenMP's threads don't survive a fork. */
+/* Trains in a forked process and waits for it. Signals that ask this process to end are handed on.
+ * The caller must not have run a thread loop before: OpenMP's threads don't survive a fork. */
 void twin_run(twin *t);
 
 #endif

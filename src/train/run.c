@@ -1,10 +1,13 @@
 /* The loop over all steps: logs, validates, saves. */
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 
 #include "base/alloc.h"
+#include "base/checked.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "train/pace.h"
 #include "train/state.h"
 
 static bool validation_due(const oct_trainer *t, int64_t step) {
@@ -21,20 +24,28 @@ static bool save_due(const oct_trainer *t, int64_t step) {
            (step == 1 && job->checkpoint.enable_first_step_checkpoint);
 }
 
+/* *validation is of 0 tokens where none was made. */
+static oct_status validate_step(oct_trainer *t, int64_t step, oct_validation *validation,
+                                oct_error *err) {
+    *validation = (oct_validation){0};
+    if (!validation_due(t, step))
+        return OCT_OK;
+    oct_status status = t->stop_reason ? OCT_OK : oct_trainer_validate(t, validation, err);
+    if (status == OCT_OK && t->stop_reason && validation->n_tokens == 0)
+        oct_log_info("The validation of step %" PRId64 " is left out", step);
+    else if (status == OCT_OK && !isfinite(validation->loss))
+        status = oct_trainer_fail_number(t, step, "the validation loss", validation->loss, err);
+    return status;
+}
+
 /* Files and log lines are the first rank's. */
 static oct_status finish_step(oct_trainer *t, oct_metrics *metrics, const oct_step_result *result,
                               oct_error *err) {
     oct_validation validation;
-    bool validated = validation_due(t, result->step);
-    oct_status status = OCT_OK;
-    if (validated)
-        status = oct_trainer_validate(t, &validation, err);
-    if (status == OCT_OK && validated && !isfinite(validation.loss))
-        status =
-            oct_trainer_fail_number(t, result->step, "the validation loss", validation.loss, err);
+    oct_status status = validate_step(t, result->step, &validation, err);
     if (status == OCT_OK && t->ranks.rank == 0)
-        status = oct_metrics_step(metrics, result, validated ? &validation : NULL, t->n_tokens_seen,
-                                  err);
+        status = oct_metrics_step(metrics, result, validation.n_tokens > 0 ? &validation : NULL,
+                                  t->n_tokens_seen, err);
     status = oct_ranks_agree(&t->ranks, status, err);
     if (status == OCT_OK && save_due(t, result->step))
         status = oct_trainer_save(t, err);
@@ -62,11 +73,113 @@ static oct_status write_config(const oct_job *job, oct_error *err) {
     return status;
 }
 
+/* ---- what the user is told of the run as a whole ---- */
+
+static int64_t tokens_of_step(const oct_trainer *t) {
+    return t->n_micro * t->B * t->S * t->ranks.n_ranks;
+}
+
+static oct_status log_start(const oct_trainer *t, oct_error *err) {
+    int64_t steps = t->job->training.steps, n_left = steps - t->steps_done, n_tokens;
+    oct_strbuf b = {0};
+    oct_log_info("Trainer is initialized with local batch size %" PRId64
+                 ", global batch size %" PRId64 ", gradient accumulation steps %" PRId64
+                 ", sequence length %" PRId64 ", total steps %" PRId64 " (warmup %" PRId64 ")",
+                 t->B, t->B * t->n_micro * t->ranks.n_ranks, t->n_micro, t->S, steps,
+                 t->schedule.warmup_steps);
+    if (n_left <= 0) {
+        oct_log_info("All %" PRId64 " steps are done already", steps);
+        return OCT_OK;
+    }
+    oct_strbuf_printf(&b, "%" PRId64 " steps of ", n_left);
+    oct_append_grouped(&b, tokens_of_step(t));
+    oct_strbuf_puts(&b, " tokens");
+    if (oct_mul_i64(n_left, tokens_of_step(t), &n_tokens)) {
+        oct_strbuf_puts(&b, ": ");
+        oct_append_grouped(&b, n_tokens);
+        double passes = (double)n_tokens / (double)oct_dataset_n_tokens(t->train);
+        oct_strbuf_printf(&b,
+                          passes < 10 ? " tokens, %.2g times the training data"
+                                      : " tokens, %.0f times the training data",
+                          passes);
+    }
+    if (!b.failed)
+        oct_log_info("Training starts at step %" PRId64 ": %s", t->steps_done + 1, b.text);
+    oct_status status = b.failed ? oct_fail_memory(err) : OCT_OK;
+    oct_strbuf_free(&b);
+    return status;
+}
+
+/* Once, when a few steps have shown how long one takes. */
+static void log_pace(const oct_pace *pace, int64_t n_left) {
+    enum { FEW = 3, SURELY = 10 };
+    static const double soon_s = 5;
+    bool now = pace->n_steps == SURELY || (pace->n_steps >= FEW && pace->n_steps < SURELY &&
+                                           (double)pace->n_steps * pace->step_s >= soon_s &&
+                                           (double)(pace->n_steps - 1) * pace->step_s < soon_s);
+    char text[32];
+    if (!now || n_left <= 0)
+        return;
+    oct_pace_duration((double)n_left * pace->step_s, text, sizeof text);
+    oct_log_info("About %s to go: %.3g s a step", text, pace->step_s);
+}
+
+/* "training: step 12/720  loss 5.1234  4912 tokens/s  3 min left" */
+static void show_progress(const oct_trainer *t, const oct_step_result *result,
+                          const oct_pace *pace) {
+    int64_t steps = t->job->training.steps;
+    char text[160], left[32];
+    if (!t->options.progress)
+        return;
+    int used =
+        snprintf(text, sizeof text, "training: step %" PRId64 "/%" PRId64, t->steps_done, steps);
+    if (result)
+        used += snprintf(text + used, sizeof text - (size_t)used, "  loss %.4f  %.0f tokens/s",
+                         result->loss, pace->tokens_per_s);
+    if (pace->step_s > 0) {
+        oct_pace_duration((double)(steps - t->steps_done) * pace->step_s, left, sizeof left);
+        snprintf(text + used, sizeof text - (size_t)used, "  %s left", left);
+    }
+    t->options.progress(t->options.progress_user, text, t->steps_done, steps);
+}
+
+/* ---- the loop ---- */
+
+static oct_status run_step(oct_trainer *t, oct_metrics *metrics, oct_pace *pace, oct_error *err) {
+    oct_step_result result;
+    bool stop;
+    oct_status status = oct_trainer_step(t, &result, err);
+    if (status == OCT_OK)
+        status = oct_trainer_ask_to_stop(t, &stop, err);
+    if (status == OCT_OK)
+        status = finish_step(t, metrics, &result, err);
+    if (status != OCT_OK)
+        return status;
+    oct_pace_step(pace, result.n_tokens, result.duration_s);
+    if (!t->stop_reason)
+        log_pace(pace, t->job->training.steps - t->steps_done);
+    show_progress(t, &result, pace);
+    return OCT_OK;
+}
+
+/* What was trained since the last checkpoint isn't lost where the job saves. */
+static oct_status run_steps(oct_trainer *t, oct_metrics *metrics, oct_error *err) {
+    int64_t first = t->steps_done;
+    oct_pace pace = {0};
+    bool stop;
+    oct_status status = oct_trainer_ask_to_stop(t, &stop, err);
+    show_progress(t, NULL, &pace);
+    while (status == OCT_OK && !t->stop_reason && t->steps_done < t->job->training.steps)
+        status = run_step(t, metrics, &pace, err);
+    if (status == OCT_OK && t->stop_reason && oct_job_saves(t->job) && t->steps_done > first &&
+        t->last_saved != t->steps_done)
+        status = oct_trainer_save(t, err);
+    return status;
+}
+
 oct_status oct_trainer_run(oct_trainer *t, oct_error *err) {
     const oct_job *job = t->job;
     oct_metrics metrics = {0};
-    oct_step_result result;
-    int64_t steps = job->training.steps;
     double flops_per_token = oct_model_flops_per_token(t->model, t->S);
     oct_status status = OCT_OK;
     if (t->ranks.rank == 0) /* before an older run's metrics go */
@@ -74,26 +187,12 @@ oct_status oct_trainer_run(oct_trainer *t, oct_error *err) {
     if (status == OCT_OK && t->ranks.rank == 0)
         status = oct_metrics_open(job, t->steps_done > 0 ? t->steps_done : -1, t->options.colour,
                                   flops_per_token, &metrics, err);
-    status = oct_ranks_agree(&t->ranks, status, err);
-    if (status == OCT_OK) {
-        oct_log_info("Trainer is initialized with local batch size %" PRId64
-                     ", global batch size %" PRId64 ", gradient accumulation steps %" PRId64
-                     ", sequence length %" PRId64 ", total steps %" PRId64 " (warmup %" PRId64 ")",
-                     t->B, t->B * t->n_micro * t->ranks.n_ranks, t->n_micro, t->S, steps,
-                     t->schedule.warmup_steps);
-        if (t->steps_done < steps)
-            oct_log_info("Training starts at step %" PRId64, t->steps_done + 1);
-        else
-            oct_log_info("All %" PRId64 " steps are done already", steps);
-    }
-    while (status == OCT_OK && t->steps_done < steps) {
-        status = oct_trainer_step(t, &result, err);
-        if (status == OCT_OK)
-            status = finish_step(t, &metrics, &result, err);
-        if (status == OCT_OK && t->options.progress)
-            t->options.progress(t->options.progress_user, "training", t->steps_done, steps);
-    }
     if (status == OCT_OK)
+        status = log_start(t, err);
+    status = oct_ranks_agree(&t->ranks, status, err);
+    if (status == OCT_OK)
+        status = run_steps(t, &metrics, err);
+    if (status == OCT_OK && !t->stop_reason)
         oct_log_info("Training completed");
     oct_metrics_close(&metrics);
     return status;

@@ -54,6 +54,7 @@ struct oct_trainer {
     int64_t n_consumed;    /* sequences, of all ranks */
     int64_t n_tokens_seen; /* valid ones, of all ranks */
 
+    int stop_reason;                /* 0: none */
     bool spoilt;                    /* an update went wrong: the state is of no step */
     oct_validation last_validation; /* n_tokens 0: none since the last step */
     int64_t last_saved;             /* step of the newest checkpoint; -1: none */
@@ -62,6 +63,9 @@ struct oct_trainer {
 
 /* The folder of the run's checkpoints (oct_free); NULL when memory is refused. */
 char *oct_trainer_checkpoint_folder(const oct_trainer *t);
+
+/* Collective: whether the caller wants the run to stop; the reason is kept in stop_reason. */
+oct_status oct_trainer_ask_to_stop(void *trainer, bool *stop, oct_error *err);
 
 /* OCT_FAILED with the words for a number that isn't finite: "step 3: the loss is not finite (nan);
  * ..." and which checkpoint stays. */

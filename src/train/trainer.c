@@ -331,6 +331,25 @@ int64_t oct_trainer_steps_done(const oct_trainer *t) {
     return t->steps_done;
 }
 
+int oct_trainer_stop_reason(const oct_trainer *t) {
+    return t->stop_reason;
+}
+
+int64_t oct_trainer_last_saved(const oct_trainer *t) {
+    return t->last_saved;
+}
+
+oct_status oct_trainer_ask_to_stop(void *trainer, bool *stop, oct_error *err) {
+    oct_trainer *t = trainer;
+    float reason = t->options.stop ? (float)t->options.stop(t->options.stop_user) : 0;
+    oct_status status = OCT_OK;
+    if (t->options.stop && t->ranks.n_ranks > 1)
+        status = oct_comm_max_f32(t->ranks.world, &reason, 1);
+    t->stop_reason = (int)reason;
+    *stop = t->stop_reason != 0;
+    return status ? oct_fail(err, status, "the exchange between processes broke") : OCT_OK;
+}
+
 /* ---- a step ---- */
 
 /* This rank's sequences of the step to come. *n_valid: labels that count, of this rank. */
@@ -520,7 +539,9 @@ oct_status oct_trainer_validate(oct_trainer *t, oct_validation *result, oct_erro
                                            oct_setup_validation_sequences(t->job, t->validation),
                                        .world = t->ranks.world,
                                        .progress = t->options.progress,
-                                       .progress_user = t->options.progress_user};
+                                       .progress_user = t->options.progress_user,
+                                       .ask_to_stop = oct_trainer_ask_to_stop,
+                                       .ask_user = t};
     oct_status status = oct_evaluate(&evaluation, &total, err);
     if (status != OCT_OK)
         return status;
@@ -529,6 +550,9 @@ oct_status oct_trainer_validate(oct_trainer *t, oct_validation *result, oct_erro
     if (status != OCT_OK)
         return status;
     total = (oct_loss_sum){.loss = sums[0], .count = (int64_t)sums[1]};
+    *result = (oct_validation){0};
+    if (total.count == 0 && t->stop_reason)
+        return OCT_OK;
     *result = (oct_validation){.loss = oct_loss_sum_mean(&total),
                                .n_tokens = total.count,
                                .duration_s = oct_clock_s() - start};

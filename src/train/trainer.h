@@ -32,6 +32,11 @@ typedef enum oct_start {
     OCT_START_FRESH   /* never from a checkpoint of the run's own folder */
 } oct_start;
 
+/* Asked on every rank at the end of each step and before each batch of validation: not 0, a reason
+ * of the caller's such as a signal's number, ends oct_trainer_run after the step. What one rank is
+ * told is for all, the largest reason if there are several. */
+typedef int (*oct_stop_query)(void *user);
+
 typedef struct oct_trainer_options {
     oct_comm *world; /* outlives the trainer; NULL: this process alone */
     oct_start start;
@@ -41,6 +46,8 @@ typedef struct oct_trainer_options {
     int n_overrides;              /* borrowed for the trainer's life */
     oct_progress progress;        /* of tokenizing and of the loop; NULL: none */
     void *progress_user;
+    oct_stop_query stop; /* NULL on all ranks: never */
+    void *stop_user;
 } oct_trainer_options;
 
 typedef struct oct_step_result {
@@ -76,11 +83,17 @@ void oct_trainer_destroy(oct_trainer *trainer); /* NULL is fine */
 oct_status oct_trainer_step(oct_trainer *trainer, oct_step_result *result, oct_error *err);
 
 /* All steps that are left, with log lines, metrics.jsonl, events, validation and checkpoints as the
- * job says. */
+ * job says. When options.stop asks for it, it ends after the step that is under way, without the
+ * validation that may be due, and saves the step if the job saves at all. */
 oct_status oct_trainer_run(oct_trainer *trainer, oct_error *err);
+/* The reason for which the run stopped before its end; 0: it didn't. */
+int oct_trainer_stop_reason(const oct_trainer *trainer);
+/* The step of the newest checkpoint of this run; -1: there is none. */
+int64_t oct_trainer_last_saved(const oct_trainer *trainer);
 
 /* The mean loss on validation.steps batches of the held-out data (validation.enable must be on).
- * Changes nothing. A non-finite loss is returned as it is. */
+ * Changes nothing. A non-finite loss is returned as it is. One that options.stop cut short is of 0
+ * tokens. */
 oct_status oct_trainer_validate(oct_trainer *trainer, oct_validation *result, oct_error *err);
 
 /* What the last validation of oct_trainer_run found; if it made none, one is made now. */

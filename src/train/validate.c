@@ -56,6 +56,13 @@ oct_status oct_evaluate(const oct_evaluation *e, oct_loss_sum *total, oct_error 
         int64_t n = oct_min_i64(e->batch_size, e->n_sequences - start);
         double loss = 0;
         int64_t count = 0;
+        bool stop = false;
+        if (e->ask_to_stop)
+            status = e->ask_to_stop(e->ask_user, &stop, err);
+        if (stop)
+            *total = (oct_loss_sum){0};
+        if (stop || status != OCT_OK)
+            goto cleanup;
         status = n > 0 ? read_batch(e->dataset, e->first + start, n, window, tokens, targets, err)
                        : OCT_OK;
         if (n <= 0)

@@ -26,6 +26,10 @@ typedef struct oct_evaluation {
     oct_comm *world;       /* NULL: this process alone */
     oct_progress progress; /* NULL: none */
     void *progress_user;
+    /* Collective over `world`, before each batch; *stop ends the evaluation with a total of
+     * nothing. NULL: it goes to its end. */
+    oct_status (*ask_to_stop)(void *user, bool *stop, oct_error *err);
+    void *ask_user;
 } oct_evaluation;
 oct_status oct_evaluate(const oct_evaluation *evaluation, oct_loss_sum *total, oct_error *err);
 

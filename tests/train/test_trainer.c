@@ -356,7 +356,7 @@ static void break_a_weight(void) {
 static void poison(void *user, const char *what, int64_t done, int64_t total) {
     (void)user;
     (void)total;
-    if (strcmp(what, "training") == 0 && done == 2)
+    if (strncmp(what, "training", 8) == 0 && done == 2)
         break_a_weight();
 }
 

@@ -2,9 +2,12 @@
 import os
 import signal
 import socket
+import subprocess
+import unittest
 
 import program
 from program import main
+from ranks import ENV, MPIRUN
 from training import Training
 
 
@@ -70,6 +73,17 @@ class Folders(Training):
                               "--report: reports: can't be written to: Permission denied", status=1, **nobody)
         self.assertNotIn("Training", result.stdout + result.stderr)
         self.assertFalse(os.path.exists(self.path("out")))
+
+    @unittest.skipUnless(MPIRUN, "no mpirun, or built without MPI")
+    def test_given_a_run_in_a_folder_several_processes_are_told_once(self):
+        job = self.long_run()
+        self.wait_for_steps(job)
+        second = subprocess.run(MPIRUN + ["-n", "3", program.OCTET, "train", "job.toml"], cwd=self.folder, env=ENV, text=True,
+                                capture_output=True, timeout=60)
+        self.assertEqual(second.returncode, 1, second.stderr)
+        errors = [line for line in second.stderr.splitlines() if line.startswith("octet: ")]
+        self.assertEqual(len(errors), 1, second.stderr)
+        self.assertIn("out: another run writes there: process %d on " % job.pid, errors[0])
 
 
 if __name__ == "__main__":

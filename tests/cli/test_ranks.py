@@ -64,6 +64,16 @@ class Ranks(OnRanks):
             self.assertAlmostEqual(self.metrics()[-1]["loss"], whole[-1]["loss"], delta=1e-3)
         self.assertEqual(bytes_of("step-6"), saved)  # 3 processes again: as if never stopped
 
+    def test_given_an_update_that_overflows_a_weight_all_end_with_one_message_and_nothing_is_saved(self):
+        # weights of the first processes may still be finite: those of one are enough
+        result = self.run_ranks(3, ["train", "job.toml", "--checkpoint.enable", "--checkpoint.interval=1", *BATCH,
+                                    "--lr_scheduler.warmup_steps=0", "--optimizer.lr=3.3e38", "--optimizer.weight_decay=1e38"])
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertEqual(len(self.errors(result)), 1, result.stderr)
+        self.assertRegex(self.errors(result)[0], r"step 1: after the update \(learning rate 3.3e\+38, eps 1e-08\) the value of "
+                                                 r"tok_embeddings.weight\[\d+, \d+\] is not finite")
+        self.assertFalse(os.path.exists(self.path("out", "checkpoint")))
+
     def test_given_a_wrong_job_one_process_speaks_for_all(self):
         result = self.run_ranks(3, ["train", "job.toml", "--training.seq_len=0"])
         self.assertEqual(result.returncode, 2, result.stderr)

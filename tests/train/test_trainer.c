@@ -7,6 +7,7 @@
 #include "base/thread.h"
 #include "io/checkpoint.h"
 #include "train/metrics.h"
+#include "train/pace.h"
 #include "train/validate.h"
 
 #define LIST(...) ((const char *const[]){__VA_ARGS__, NULL})
@@ -546,6 +547,21 @@ static void given_a_step_its_line_has_torchtitans_form(void **state) {
     oct_strbuf_free(&b);
 }
 
+static void given_seconds_the_duration_is_said_to_plan_by(void **state) {
+    (void)state;
+    static const struct {
+        double seconds;
+        const char *said;
+    } cases[] = {{0, "0 s"},           {40.4, "40 s"},         {99.4, "99 s"},
+                 {100, "2 min"},       {3569, "59 min"},       {3570, "1 h 00 min"},
+                 {7500, "2 h 05 min"}, {86400, "24 h 00 min"}, {7 * 86400, "7 days"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[32];
+        oct_pace_duration(cases[i].seconds, text, sizeof text);
+        assert_string_equal(text, cases[i].said);
+    }
+}
+
 static void given_large_numbers_their_digits_are_grouped(void **state) {
     (void)state;
     oct_strbuf b = {0};
@@ -584,6 +600,7 @@ int main(void) {
         cmocka_unit_test(given_any_batch_size_the_validation_loss_is_that_of_all_tokens),
         cmocka_unit_test(given_a_job_that_cannot_be_the_key_is_named),
         cmocka_unit_test(given_a_step_its_line_has_torchtitans_form),
+        cmocka_unit_test(given_seconds_the_duration_is_said_to_plan_by),
         cmocka_unit_test(given_large_numbers_their_digits_are_grouped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,7 +13,7 @@ from training import Training
 
 class Folders(Training):
     def test_given_a_run_in_a_folder_a_second_one_is_told_who_has_it(self):
-        job = self.long_run("--checkpoint.enable", "--checkpoint.interval=2")
+        job = self.long_run("--checkpoint.enable", "--checkpoint.interval=2", "--checkpoint.keep_latest_k=0")
         self.wait_for_steps(job, 4)
         holder = "another run writes there: process %d on %s since 20" % (job.pid, socket.gethostname())
         before = sorted(os.listdir(self.path("out")))

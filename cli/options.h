@@ -31,8 +31,8 @@ typedef struct cli_option {
 typedef enum cli_overrides { CLI_NO_OVERRIDES, CLI_JOB_OVERRIDES } cli_overrides;
 
 typedef struct cli_spec {
-    const char *usage;   /* "octet tokenizer train TEXT... [options]" */
-    const char *summary; /* a sentence or two */
+    const char *usage;    /* "octet tokenizer train TEXT... [options]" */
+    const char *summary;  /* a sentence or two */
     const char *examples; /* lines of them, as one types them after `octet `; NULL: none */
     const cli_option *options;
     int n_options;

@@ -39,12 +39,12 @@ enum {
  * itself. */
 typedef struct oct_residual {
     float value;
-    int32_t pick;   /* for vpdpwssd: 1 for the first of a pair of k, 2^16 for the second */
-    uint32_t pair;  /* offset of the pair's integers, in bytes */
-    uint32_t units; /* offset of the units of k's long chunk, in bytes; */
-    uint32_t lost;  /* offset of k in lost_at, in bytes */
-    uint32_t to;    /* offset in oct_tile_sums: of a row of A, or a column */
-    uint32_t next;  /* bytes to the next; 0 in the last */
+    int32_t pick;         /* for vpdpwssd: 1 for the first of a pair of k, 2^16 for the second */
+    uint32_t pair;        /* offset of the pair's integers, in bytes */
+    uint32_t units;       /* offset of the units of k's long chunk, in bytes; */
+    uint32_t lost;        /* offset of k in lost_at, in bytes */
+    uint32_t to;          /* offset in oct_tile_sums: of a row of A, or a column */
+    uint32_t next;        /* bytes to the next; 0 in the last */
     uint32_t block_units; /* of those of its block */
 } oct_residual;
 

@@ -70,6 +70,7 @@ static oct_gather_mode mode_of(const char *text) {
 oct_status oct_ranks_fsdp_config(const oct_job *job, oct_fsdp_config *config, bool *turned,
                                  oct_error *err) {
     const oct_job_mx *linear = &job->quantize.linear.mx, *experts = &job->quantize.grouped_mm.mx;
+    *turned = false;
     *config = (oct_fsdp_config){
         .activation = oct_setup_activation(job),
         .reshard = job->parallelism.fsdp_reshard_after_forward == OCT_JOB_RESHARD_NEVER

@@ -293,11 +293,12 @@ oct_status oct_setup_parameters_from_checkpoint(const oct_checkpoint *from, oct_
     oct_param *const *params = oct_model_params(model, &n);
     int64_t n_saved = oct_checkpoint_count(from, OCT_CHECKPOINT_MODEL);
     oct_status status = OCT_OK;
+    const int64_t n_known = n + count_biases(model);
     /* A model that is a part of the saved one would find all it looks for. */
-    if (n_saved > n + count_biases(model))
-        return oct_fail(
-            err, OCT_INVALID, "%s: it holds another model; expected %lld tensors; got %lld",
-            oct_checkpoint_path(from), (long long)(n + count_biases(model)), (long long)n_saved);
+    if (n_saved > n_known)
+        return oct_fail(err, OCT_INVALID,
+                        "%s: it holds another model; expected %lld tensors; got %lld",
+                        oct_checkpoint_path(from), (long long)n_known, (long long)n_saved);
     for (int64_t i = 0; i < n && status == OCT_OK; i++)
         status = oct_held_read(params[i], read_param, from, err);
     if (status == OCT_OK)

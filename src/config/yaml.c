@@ -419,6 +419,7 @@ static oct_status check_text(const char *path, const char *text, size_t n_bytes,
 static oct_status parse(const char *path, const char *text, size_t n_bytes, oct_arena *arena,
                         oct_value_kind empty, oct_value **root, oct_error *err) {
     reader *r = oct_calloc_array(1, sizeof *r);
+    *root = NULL;
     if (!r)
         return oct_fail_memory(err);
     r->builder = (oct_value_builder){path, arena, err};

@@ -147,7 +147,7 @@ static void closest_names(const oct_plan *plan, const oct_converter_spec *specs,
                           const oct_pattern_list *list, const char *pattern, char *text,
                           size_t size) {
     const char *best[N_CLOSEST] = {0};
-    size_t best_distance[N_CLOSEST];
+    size_t best_distance[N_CLOSEST] = {0};
     for (int64_t i = 0; i < plan->n_rows; i++) {
         const char *name = plan->rows[i].name;
         size_t d = distance(pattern, name);

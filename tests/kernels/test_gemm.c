@@ -941,7 +941,7 @@ static void check_picked_codes(const kernel_set *set, operand_spec spec, int64_t
     }
     for (int64_t k = 0; k < K; k++)
         for (int64_t j = 0; j < N; j++)
-            assert_that(j == N - 1 ? !isnan(c[k * N + j]) : c[k * N + j] == b.decoded[j * K + k],
+            assert_that(j == N - 1 ? isnan(c[k * N + j]) : c[k * N + j] == b.decoded[j * K + k],
                         "%s, %s, %lldx%lldx%lld: B(%lld,%lld) = %a came out as %a", set->name,
                         oct_dtype_name(spec.dtype), (long long)n_rows, (long long)N, (long long)K,
                         (long long)j, (long long)k,

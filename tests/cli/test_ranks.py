@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 
@@ -125,10 +126,16 @@ class Ranks(OnRanks):
                                 env=inside, text=True, capture_output=True, timeout=60)
         self.assertEqual(result.returncode, 0, result.stderr)
 
-    def train_two(self, first, second, timeout=60):
-        """Two ranks with arguments of their own."""
-        return subprocess.run(self.command(1, ["train"] + first) + [":", "-n", "1", OCTET, "train"] + second,
-                              cwd=self.folder, env=ENV, text=True, capture_output=True, timeout=timeout)
+    def run_two(self, first, second, limit="unlimited"):
+        """Two ranks with arguments of their own; the second one's memory is limited. By a shell, since the launcher's own way
+        (a colon) crashes that of Open MPI 5.0.7."""
+        shell = """if [ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 0 ]; then exec "$0" %s; fi
+                   ulimit -v %s; exec "$0" %s""" % (shlex.join(first), limit, shlex.join(second))
+        return subprocess.run(MPIRUN + ["-n", "2", "sh", "-c", shell, OCTET], cwd=self.folder, env=ENV, text=True,
+                              errors="replace", capture_output=True, timeout=60)
+
+    def train_two(self, first, second):
+        return self.run_two(["train"] + first, ["train"] + second)
 
     def test_given_ranks_with_one_key_changed_they_are_refused_and_it_is_named(self):
         with open(self.path("job.toml")) as file:
@@ -171,18 +178,10 @@ class Ranks(OnRanks):
         self.assertEqual(result.returncode, 2, result.stderr)
         self.assertIn("one process", self.errors(result)[0])
 
-    def run_two(self, first, second, args, limit="unlimited"):
-        """Two processes with arguments of their own; the second one's memory is limited. By a shell, since the launcher's own
-        way (a colon) crashes that of Open MPI 5.0.7."""
-        shell = """if [ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 0 ]; then exec "$0" %s "$@"; fi
-                   ulimit -v %s; exec "$0" %s "$@" """ % (first, limit, second)
-        return subprocess.run(MPIRUN + ["-n", "2", "sh", "-c", shell, OCTET] + args, cwd=self.folder, env=ENV, text=True,
-                              errors="replace", capture_output=True, timeout=30)
-
     def test_given_one_process_with_bad_data_all_end_with_its_message(self):
         with open(self.path("job.toml")) as file:
             self.write("bad.toml", file.read().replace("text.txt", "missing.txt"))
-        result = self.run_two("train job.toml", "train bad.toml", BATCH)
+        result = self.train_two(["job.toml"] + BATCH, ["bad.toml"] + BATCH)
         self.assertNotEqual(result.returncode, 0)
         self.assertEqual(len(self.errors(result)), 1, result.stderr)
         self.assertIn("rank 1: ", self.errors(result)[0])
@@ -191,7 +190,7 @@ class Ranks(OnRanks):
     def test_given_one_process_without_memory_in_the_middle_of_a_step_the_job_ends(self):
         args = ["train", "job.toml", "--training.seq_len=512", "--training.local_batch_size=64",
                 "--training.global_batch_size=128", "--training.steps=1", "--model.args.n_layers=4"]
-        result = self.run_two("", "", args, limit=300000)
+        result = self.run_two(args, args, limit=300000)
         self.assertNotEqual(result.returncode, 0)
         self.assertIn("rank 1: out of memory", result.stderr)
 

@@ -54,25 +54,34 @@ oct_status oct_loader_collect(oct_loader *l, const oct_value *table, const char 
     return status;
 }
 
+/* Whether a name at the top of a file is there in a job, or is a slip of one that is. */
+static bool belongs(const oct_schema *schema, const char *name) {
+    char near[128];
+    const char *key = oct_schema_nearest(schema, name);
+    return !*name || oct_schema_find(schema, name, strlen(name)) ||
+           oct_schema_has_section(schema, name, strlen(name)) || (key && !strchr(key, '.')) ||
+           oct_schema_nearest_section(schema, name, near, sizeof near);
+}
+
 oct_status oct_loader_check_is_job(oct_loader *l, const oct_value *root) {
     const oct_schema *schema = oct_loader_schema(l);
-    char near[128];
-    for (const oct_value *item = root->items.first; item; item = item->next)
-        if (!*item->key || oct_schema_find(schema, item->key, strlen(item->key)) ||
-            oct_schema_has_section(schema, item->key, strlen(item->key)) ||
-            oct_schema_nearest(schema, item->key) ||
-            oct_schema_nearest_section(schema, item->key, near, sizeof near))
-            return OCT_OK;
     const oct_value *first = root->items.first;
+    for (const oct_value *item = first; item; item = item->next)
+        if (belongs(schema, item->key))
+            return OCT_OK;
     const char *place = first ? oct_loader_place(l, first->line) : NULL;
     if (!first)
         return OCT_OK;
     if (!place)
         return OCT_NO_MEMORY;
-    return oct_fail(l->builder.err, OCT_INVALID,
-                    "%s: %.100s: unknown %s, and no section of a %s is in the file; expected %s",
-                    place, first->key, first->kind == OCT_VALUE_TABLE ? "section" : "key",
-                    l->state->mindspeed ? "MindSpeed MM job" : "torchtitan job",
-                    l->state->mindspeed ? "model, data, parallel, training, features or tools"
-                                        : "job, model, training, optimizer, ...");
+    bool yaml = l->job->form == OCT_JOB_MINDSPEED;
+    const char *near = oct_schema_nearest(schema, first->key);
+    return oct_fail(
+        l->builder.err, OCT_INVALID,
+        "%s: %.100s: unknown %s, and no section of a %s is in the file; expected %s%s%s", place,
+        first->key, first->kind == OCT_VALUE_TABLE ? "section" : "key",
+        yaml ? "MindSpeed MM job" : "torchtitan job",
+        yaml ? "model, data, parallel, training, features or tools"
+             : "job, model, training, optimizer, ...",
+        near ? "; the nearest known key is " : "", near ? near : "");
 }

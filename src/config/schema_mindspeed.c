@@ -150,7 +150,7 @@ static const char no_lora[] = "used with LoRA only";
         UNSUPPORTED(WORD, section BASIC "stage", "sft|pretrain", "none",                           \
                     "reward models aren't supported"),                                             \
         UNSUPPORTED(INT, section BASIC "max_samples", NULL, "none", whole),                        \
-        UNSUPPORTED(INT, section BASIC "val_max_samples", NULL, "none", whole),                    \
+        UNSUPPORTED(INT, section BASIC "val_max_samples", NULL, "0", whole),                       \
         UNSUPPORTED(FLOAT, section BASIC "val_rate", NULL, "0.0", own_validation)
 
 static const oct_key keys[] = {

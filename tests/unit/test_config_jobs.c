@@ -292,6 +292,14 @@ static void given_a_file_for_another_program_one_line_says_so(void **state) {
                         "training, features or tools");
     assert_null(job.others);
     oct_job_free(&job);
+    text = "param_dtype: bf16\nsharding_size: auto\nreshard_after_forward: true\n";
+    assert_int_equal(load(OCT_JOB_MINDSPEED, text, NULL, &job, &err), OCT_INVALID);
+    assert_string_equal(err.message,
+                        "job.yaml:1: param_dtype: unknown key, and no section of a MindSpeed MM "
+                        "job is in the file; expected model, data, parallel, training, features or "
+                        "tools; the nearest known key is parallel.fsdp_plan.param_dtype");
+    assert_null(job.others);
+    oct_job_free(&job);
     text = "gpt_args: {lr: 1.0e-5}\ndata: {dataset_param: {dataset_type: huggingface}}\n";
     assert_int_equal(load(OCT_JOB_MINDSPEED, text, NULL, &job, &err), OCT_INVALID);
     assert_string_equal(err.message, "job.yaml:1: gpt_args: jobs of the Megatron back end aren't "

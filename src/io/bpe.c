@@ -146,6 +146,7 @@ oct_status oct_bpe_add_token(oct_bpe *bpe, int32_t id, const char *bytes, size_t
     if (found) {
         bpe->slots[slot] = id;
         bpe->n_found++;
+        bpe->longest = n_bytes > bpe->longest ? n_bytes : bpe->longest;
     }
     return OCT_OK;
 }

@@ -39,6 +39,7 @@ typedef struct oct_bpe {
     size_t n_slots, n_found;
     oct_bpe_merge *merges;
     size_t n_merge_slots, n_merges;
+    size_t longest;       /* bytes of the longest token that can be found */
     int32_t byte_id[256]; /* -1: the vocabulary has no token of this byte */
     int32_t unk;          /* stands for such a byte; -1: none, and the byte can't be encoded */
     bool fuse_unk;        /* one for a run of them */
@@ -78,10 +79,14 @@ typedef struct oct_bpe_scratch {
 } oct_bpe_scratch;
 void oct_bpe_scratch_free(oct_bpe_scratch *scratch);
 
-/* Appends the ids of one word of n_bytes < 2^31: of all adjacent pairs the one with the lowest rank
- * (the leftmost of those) is merged until none is left. OCT_INVALID: a byte has no token, and the
- * vocabulary no token for unknown ones. */
+/* Appends the ids of one word: of all adjacent pairs the one with the lowest rank (the leftmost of
+ * those) is merged until none is left. Memory doesn't grow with the word. OCT_INVALID: a byte has no
+ * token, and the vocabulary no token for unknown ones. */
 oct_status oct_bpe_encode_word(const oct_bpe *bpe, oct_bpe_scratch *scratch, const char *word,
                                size_t n_bytes, oct_token_list *ids);
+
+/* The same, looking at about `window` bytes at a time; every byte must have a token. */
+oct_status oct_bpe_encode_in_windows(const oct_bpe *bpe, oct_bpe_scratch *scratch, const char *word,
+                                     size_t n_bytes, size_t window, oct_token_list *ids);
 
 #endif

@@ -2,6 +2,15 @@
  * give n log n in the length of the word; a small cache answers for the words that come again and
  * again.
  *
+ * A long word is worked on window by window. What follows a window isn't known, so neither is what
+ * becomes of the tokens at its end; the frontier is the last token that is known. Merges are made
+ * in the order of their ranks, and of equal ones from the left, so a token is known for as long as
+ * no merge with what could follow it comes before the merge at hand. What could follow is a token
+ * that begins the bytes behind it and is at least as long as the one that stood there when it
+ * ceased to be known. Tokens up to the frontier when all merges are made are those of the whole
+ * word, and the rest of it starts the next window: no merge reaches across the end of a token that
+ * is known.
+ *
  * Invariant: nodes[i].rank is the rank of the pair (i, its successor) or NO_MERGE, so an entry of
  * the heap is stale exactly when its rank isn't its node's. */
 #include <string.h>
@@ -11,6 +20,7 @@
 #include "io/bpe.h"
 
 #define NO_MERGE UINT32_MAX
+#define WINDOW_BYTES ((size_t)64 << 10)
 #define CACHE_SLOTS 32768u /* a power of two */
 #define CACHE_BYTES 24
 #define CACHE_IDS 8
@@ -133,6 +143,13 @@ static size_t start_nodes(const oct_bpe *bpe, oct_bpe_scratch *s, const uint8_t 
     return count;
 }
 
+static oct_status append_nodes(const oct_bpe_scratch *s, int32_t last, oct_token_list *ids) {
+    oct_status status = OCT_OK;
+    for (int32_t at = 0; at >= 0 && at <= last && !status; at = s->nodes[at].next)
+        status = oct_token_list_append(ids, &s->nodes[at].id, 1);
+    return status;
+}
+
 static oct_status merge_word(const oct_bpe *bpe, oct_bpe_scratch *s, const uint8_t *word, size_t n,
                              oct_token_list *ids) {
     oct_status status = reserve(s, n);
@@ -149,8 +166,107 @@ static oct_status merge_word(const oct_bpe *bpe, oct_bpe_scratch *s, const uint8
         if (s->nodes[pair.at].rank == pair.rank)
             merge_at(bpe, s, pair.at);
     }
-    for (int32_t at = 0; at >= 0 && !status; at = s->nodes[at].next)
-        status = oct_token_list_append(ids, &s->nodes[at].id, 1);
+    return append_nodes(s, (int32_t)n - 1, ids);
+}
+
+/* ---- long words ---- */
+
+typedef struct frontier {
+    int32_t at;      /* the last node that is known; -1: none is */
+    size_t shortest; /* bytes of the token behind it when that ceased to be known */
+    int32_t id;      /* its token, for which `rank` holds; -1: not looked up */
+    uint32_t rank;   /* the lowest of a merge with what could follow it */
+} frontier;
+
+/* Nodes are numbered by the byte that they start with. */
+static size_t end_of(const oct_bpe_scratch *s, int32_t at, size_t n) {
+    return s->nodes[at].next >= 0 ? (size_t)s->nodes[at].next : n;
+}
+
+/* Whether a token that begins behind the node may reach beyond the window. */
+static bool is_at_end(const oct_bpe *bpe, const oct_bpe_scratch *s, size_t n, int32_t at) {
+    return n - end_of(s, at, n) < bpe->longest;
+}
+
+static uint32_t rank_with_what_follows(const oct_bpe *bpe, const oct_bpe_scratch *s,
+                                       const char *window, size_t n, const frontier *f) {
+    const char *behind = window + end_of(s, f->at, n);
+    uint32_t lowest = NO_MERGE;
+    for (size_t length = f->shortest; length <= bpe->longest; length++) {
+        int32_t right = oct_bpe_find(bpe, behind, length);
+        const oct_bpe_merge *merge =
+            right >= 0 ? oct_bpe_find_merge(bpe, s->nodes[f->at].id, right) : NULL;
+        if (merge && merge->rank < lowest)
+            lowest = merge->rank;
+    }
+    return lowest;
+}
+
+/* Whether a merge of the frontier's token with what could follow it comes before `pair`. */
+static bool is_in_doubt(const oct_bpe *bpe, const oct_bpe_scratch *s, const char *window, size_t n,
+                        oct_bpe_pair pair, frontier *f) {
+    if (is_at_end(bpe, s, n, f->at))
+        return true;
+    if (f->id != s->nodes[f->at].id) {
+        f->id = s->nodes[f->at].id;
+        f->rank = rank_with_what_follows(bpe, s, window, n, f);
+    }
+    return f->rank != NO_MERGE && !comes_before(pair, (oct_bpe_pair){f->rank, f->at});
+}
+
+/* Draws the frontier back to a node that is known when it is the turn of `pair`. */
+static void draw_back(const oct_bpe *bpe, const oct_bpe_scratch *s, const char *window, size_t n,
+                      oct_bpe_pair pair, frontier *f) {
+    while (f->at >= 0 && is_in_doubt(bpe, s, window, n, pair, f)) {
+        f->shortest = end_of(s, f->at, n) - (size_t)f->at;
+        f->at = s->nodes[f->at].previous;
+        f->id = -1;
+    }
+}
+
+/* Merges a window that more bytes follow; f->at becomes its last token that is the whole word's. */
+static void merge_window(const oct_bpe *bpe, oct_bpe_scratch *s, const char *window, size_t n,
+                         frontier *f) {
+    s->heap_n = 0;
+    start_nodes(bpe, s, (const uint8_t *)window, n);
+    for (size_t i = 0; i < n; i++)
+        look_up_pair(bpe, s, (int32_t)i);
+    *f = (frontier){.at = (int32_t)n - 1, .shortest = 1, .id = -1};
+    while (s->heap_n) {
+        oct_bpe_pair pair = heap_pop(s);
+        if (s->nodes[pair.at].rank != pair.rank)
+            continue;
+        draw_back(bpe, s, window, n, pair, f);
+        if (pair.at >= f->at)
+            continue;
+        if (s->nodes[pair.at].next == f->at)
+            *f = (frontier){.at = pair.at, .shortest = f->shortest, .id = -1};
+        merge_at(bpe, s, pair.at);
+    }
+    draw_back(bpe, s, window, n, (oct_bpe_pair){NO_MERGE, INT32_MAX}, f);
+}
+
+oct_status oct_bpe_encode_in_windows(const oct_bpe *bpe, oct_bpe_scratch *scratch, const char *word,
+                                     size_t n_bytes, size_t window, oct_token_list *ids) {
+    oct_status status = OCT_OK;
+    for (size_t at = 0, size = window; at < n_bytes && !status;) {
+        if (n_bytes - at <= size)
+            return merge_word(bpe, scratch, (const uint8_t *)word + at, n_bytes - at, ids);
+        if (size > INT32_MAX / 2)
+            return OCT_INVALID;
+        frontier f = {.at = -1};
+        status = reserve(scratch, size);
+        if (status)
+            break;
+        merge_window(bpe, scratch, word + at, size, &f);
+        if (f.at < 0) { /* nothing is known: look at more */
+            size *= 2;
+            continue;
+        }
+        status = append_nodes(scratch, f.at, ids);
+        at += end_of(scratch, f.at, size);
+        size = window;
+    }
     return status;
 }
 
@@ -170,8 +286,6 @@ oct_status oct_bpe_encode_word(const oct_bpe *bpe, oct_bpe_scratch *scratch, con
         return OCT_OK;
     if (n_bytes == 1 && bpe->byte_id[(uint8_t)word[0]] >= 0)
         return oct_token_list_append(ids, &bpe->byte_id[(uint8_t)word[0]], 1);
-    if (n_bytes > INT32_MAX)
-        return OCT_INVALID;
     if (bpe->ignore_merges) {
         int32_t id = oct_bpe_find(bpe, word, n_bytes);
         if (id >= 0)
@@ -181,7 +295,12 @@ oct_status oct_bpe_encode_word(const oct_bpe *bpe, oct_bpe_scratch *scratch, con
     if (cached && cached->n_bytes == n_bytes && memcmp(cached->bytes, word, n_bytes) == 0)
         return oct_token_list_append(ids, cached->ids, cached->n_ids);
     size_t before = ids->n;
-    oct_status status = merge_word(bpe, scratch, (const uint8_t *)word, n_bytes, ids);
+    bool in_windows = n_bytes > WINDOW_BYTES && oct_bpe_missing_byte(bpe, word, n_bytes) < 0;
+    if (!in_windows && n_bytes > INT32_MAX / 2)
+        return OCT_INVALID;
+    oct_status status =
+        in_windows ? oct_bpe_encode_in_windows(bpe, scratch, word, n_bytes, WINDOW_BYTES, ids)
+                   : merge_word(bpe, scratch, (const uint8_t *)word, n_bytes, ids);
     if (status)
         return status;
     size_t n_ids = ids->n - before;

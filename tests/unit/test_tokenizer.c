@@ -217,6 +217,23 @@ static void given_random_merges_the_heap_agrees_with_looking_at_all_pairs(void *
             }
             oct_token_list_free(&ids);
         }
+        for (uint64_t k = 0; k < 20; k++) { /* a long word gives the same through windows */
+            char word[1500];
+            int32_t expected[1500];
+            oct_token_list ids = {0};
+            for (size_t i = 0; i < sizeof word; i++) {
+                uint64_t letter = oct_rng_below(seed, 4000 + k, i, 30);
+                word[i] = k % 2 ? "abc"[letter % 3] : "aaaaaaaab"[letter % 9]; /* long runs too */
+                expected[i] = word[i];
+            }
+            size_t n_expected = merge_naively(&bpe, expected, sizeof word);
+            assert_int_equal(oct_bpe_encode_in_windows(&bpe, &scratch, word, sizeof word,
+                                                       16 + 8 * (size_t)(k % 5), &ids),
+                             OCT_OK);
+            assert_int_equal(ids.n, n_expected);
+            assert_memory_equal(ids.ids, expected, n_expected * sizeof *expected);
+            oct_token_list_free(&ids);
+        }
         oct_bpe_scratch_free(&scratch);
         oct_bpe_free(&bpe);
     }

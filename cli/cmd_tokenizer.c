@@ -132,15 +132,15 @@ static oct_status run_encode(int argc, char **argv, oct_error *err) {
         {"no-special-tokens", CLI_FLAG, &bare, NULL,
          "leave out what the tokenizer's post-processor adds, and don't truncate"},
     };
-    const cli_spec spec = {.usage = "octet tokenizer encode TOKENIZER [FILE] [--text TEXT]",
-                           .summary = "Prints the token ids of a file (default: standard input).",
-                           .examples =
-                               "tokenizer encode data/tokenizer.json data/kjv.txt\n"
-                               "tokenizer encode data/tokenizer.json --text \"In the beginning\"\n",
-                           .options = options,
-                           .n_options = N_OPTIONS(options),
-                           .min_operands = 1,
-                           .max_operands = 2};
+    const cli_spec spec = {
+        .usage = "octet tokenizer encode TOKENIZER [FILE] [--text TEXT] [--no-special-tokens]",
+        .summary = "Prints the token ids of a file (default: standard input).",
+        .examples = "tokenizer encode data/tokenizer.json data/kjv.txt\n"
+                    "tokenizer encode data/tokenizer.json --text \"In the beginning\"\n",
+        .options = options,
+        .n_options = N_OPTIONS(options),
+        .min_operands = 1,
+        .max_operands = 2};
     cli_args args;
     oct_tokenizer *tokenizer = NULL;
     char *text = NULL;

@@ -136,8 +136,6 @@ static oct_status train(oct_comm *world, const oct_job *job, const cli_args *arg
         .n_overrides = args->n_overrides,
         .progress = first ? cli_progress : NULL,
         .stop = cli_stop_asked};
-    if (!first)
-        cli_stop_quietly();
     oct_job_log_notes(job);
     oct_log_info("Starting job: %s", job->job.description);
     oct_status status = oct_trainer_create(job, &options, &trainer, err);

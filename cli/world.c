@@ -5,12 +5,15 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "stop.h"
 #include "terminal.h"
 
 oct_status cli_world_open(oct_comm **world, oct_error *err) {
     oct_status status = oct_comm_create_world(world, err);
-    if (status == OCT_OK && oct_comm_rank(*world) > 0)
+    if (status == OCT_OK && oct_comm_rank(*world) > 0) {
         oct_log_set_sink(NULL, NULL);
+        cli_stop_quietly();
+    }
     return status;
 }
 
@@ -34,6 +37,7 @@ void cli_world_failed(oct_comm *world, oct_status status, const oct_error *err) 
 void cli_world_close(oct_comm *world, oct_status status, const oct_error *err) {
     bool alone = oct_comm_size(world) == 1, first = oct_comm_rank(world) == 0;
     if (!alone && status != OCT_OK) {
+        cli_stop_quietly(); /* a launcher ends the others when the first one goes */
         if (first)
             say(err);
         oct_comm_barrier(world); /* a launcher may end all at the first exit: not before the word */

@@ -132,7 +132,7 @@ class Newcomer(Training):
     def test_given_arguments_in_the_wrong_order_the_right_one_is_shown(self):
         self.accepted(["train", "job.toml", "--checkpoint.enable"])
         self.refused(["eval", "text.txt", "out"], "did you mean octet eval out text.txt?")
-        self.refused(["generate", "the lord", "out"], "unexpected argument 'out'; usage: octet generate CKPT [--prompt TEXT]")
+        self.refused(["generate", "the lord", "out"], "unexpected argument 'out'; usage: octet generate MODEL [--prompt TEXT]")
         self.refused(["tokenizer", "encode", "tokenizer.json", "the lord"], "the lord: no such file", "--text TEXT")
 
     def test_given_a_job_started_from_another_folder_it_is_told_where_paths_begin(self):

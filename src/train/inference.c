@@ -1,8 +1,10 @@
 /* A trained model opened for evaluation and generation: see inference.h. */
 #include "train/inference.h"
 
+#include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -90,6 +92,8 @@ static oct_status read_ends(oct_inference *inference, oct_error *err) {
 static void read_state(oct_inference *inference, const json_t *state) {
     const json_t *data_tokens = json_object_get(state, "data_tokens");
     inference->n_trained = json_is_integer(data_tokens) ? json_integer_value(data_tokens) : -1;
+    const char *hash = json_string_value(json_object_get(state, "data_hash"));
+    snprintf(inference->data_hash, sizeof inference->data_hash, "%s", hash ? hash : "");
     inference->steps_done = oct_checkpoint_step(inference->source->checkpoint);
 }
 
@@ -136,6 +140,16 @@ void oct_inference_close(oct_inference *inference) {
 
 /* ---- evaluation ---- */
 
+/* Whether these are the tokens that training had; of an older checkpoint only their number is
+ * known. */
+static bool is_text_of_training(const oct_inference *inference, const oct_dataset *dataset) {
+    char hash[24];
+    int64_t before = oct_dataset_n_total(dataset) - oct_dataset_n_tokens(dataset);
+    snprintf(hash, sizeof hash, "%016" PRIx64, oct_dataset_hash(dataset));
+    return before == inference->n_trained &&
+           (!inference->data_hash[0] || strcmp(hash, inference->data_hash) == 0);
+}
+
 /* The validation data of the training. */
 static oct_status open_held_out(const oct_inference *inference, const oct_setup_data *setup,
                                 int64_t seq_len, const char **path, oct_dataset **dataset,
@@ -152,16 +166,14 @@ static oct_status open_held_out(const oct_inference *inference, const oct_setup_
     oct_status status = oct_setup_validation(job, setup, seq_len, dataset, err);
     if (status != OCT_OK || !at_end)
         return status;
-    int64_t before = oct_dataset_n_total(*dataset) - oct_dataset_n_tokens(*dataset);
-    if (before == inference->n_trained)
+    if (is_text_of_training(inference, *dataset))
         return OCT_OK;
     oct_dataset_close(*dataset);
     *dataset = NULL;
     return oct_fail(err, OCT_INVALID,
                     "%s: the text or the tokenizer has changed since the training, which may have "
-                    "seen what is its end now; expected %lld tokens before the held-out part; got "
-                    "%lld; name a TEXT to evaluate on",
-                    *path, (long long)inference->n_trained, (long long)before);
+                    "seen what is its end now; name a TEXT to evaluate on",
+                    *path);
 }
 
 static int64_t choose_seq_len(const oct_inference *inference, const oct_inference_data *data) {

@@ -18,6 +18,8 @@ typedef struct oct_inference {
     oct_tokenizer *tokenizer;
     int64_t steps_done; /* by training, as a checkpoint says */
     int64_t n_trained;  /* tokens of the text that training drew from; -1: not known */
+    char data_hash[24]; /* of that text with what was held out, as state.json has it; "": not known
+                         */
     int64_t n_ends, ends[OCT_HF_MAX_ENDS]; /* a folder's end tokens, beside the tokenizer's */
 } oct_inference;
 

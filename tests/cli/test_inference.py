@@ -62,6 +62,12 @@ class Inference(Training):
         self.refused(["eval", "same"], "held no text out")
         self.accepted(SAVE + ["--validation.enable", "--job.dump_folder=held"])
         self.evaluated("held")
+        with open(self.path("text.txt")) as file:
+            text = file.read()
+        self.write("text.txt", text[-300:] + text[:-300])  # as long, but training has seen this end
+        self.refused(["eval", "held"], "text.txt", "the text or the tokenizer has changed")
+        self.write("text.txt", text)
+        self.evaluated("held")
         with open(self.path("text.txt"), "a") as file:
             file.write(" amen" * 30)
         self.refused(["eval", "held"], "text.txt", "the text or the tokenizer has changed")

@@ -4,11 +4,12 @@
 #include "cli.h"
 #include "io/dataset.h"
 #include "options.h"
+#include "read_as.h"
 #include "subcommand.h"
 #include "terminal.h"
 
 static oct_status pack(const cli_args *args, const char *tokenizer_path, const char *output,
-                       oct_error *err) {
+                       const char *as, oct_error *err) {
     if (!tokenizer_path)
         return oct_fail(err, OCT_INVALID,
                         "--tokenizer is missing; expected a tokenizer.json or a "
@@ -16,11 +17,12 @@ static oct_status pack(const cli_args *args, const char *tokenizer_path, const c
     if (!output)
         return oct_fail(err, OCT_INVALID, "--output is missing; expected the file to write");
     oct_tokenizer *tokenizer;
+    oct_read_as read_as;
     int64_t n_tokens = 0, n_documents = 0;
-    oct_status status = oct_tokenizer_load(tokenizer_path, &tokenizer, err);
-    if (status)
+    oct_status status = cli_parse_read_as(as, &read_as, err);
+    if (status || (status = oct_tokenizer_load(tokenizer_path, &tokenizer, err)))
         return status;
-    status = oct_data_pack(args->operands, (size_t)args->n_operands, tokenizer, output,
+    status = oct_data_pack(args->operands, (size_t)args->n_operands, read_as, tokenizer, output,
                            cli_progress, NULL, &n_tokens, &n_documents, err);
     cli_progress_end();
     if (!status)
@@ -31,25 +33,26 @@ static oct_status pack(const cli_args *args, const char *tokenizer_path, const c
 }
 
 static oct_status run_pack(int argc, char **argv, oct_error *err) {
-    const char *tokenizer = NULL, *output = NULL;
+    const char *tokenizer = NULL, *output = NULL, *as = NULL;
     const cli_option options[] = {
         {"tokenizer", CLI_NAME, &tokenizer, "PATH", "tokenizer.json or a folder that holds one"},
         {"output", CLI_NAME, &output, "FILE", "the packed file to write"},
+        {"as", CLI_NAME, &as, "KIND", CLI_READ_AS_HELP},
     };
     const cli_spec spec = {
-        .usage = "octet data pack TEXT... --tokenizer PATH --output FILE",
+        .usage = "octet data pack TEXT... --tokenizer PATH --output FILE [--as KIND]",
         .summary = "Tokenizes text files (each a document), JSONL files (each line's \"text\" a "
                    "document)\nor folders of them into one packed token file.",
         .examples = "data pack data/kjv.txt --tokenizer data/tokenizer.json --output kjv.tokens\n"
                     "train job.toml --training.dataset_path=kjv.tokens\n",
         .options = options,
-        .n_options = 2,
+        .n_options = 3,
         .min_operands = 1,
         .max_operands = -1};
     cli_args args;
     oct_status status;
     if (cli_begin(&spec, argc, argv, &args, &status, err))
-        status = pack(&args, tokenizer, output, err);
+        status = pack(&args, tokenizer, output, as, err);
     cli_args_free(&args);
     return status;
 }

@@ -9,6 +9,7 @@
 #include "cli.h"
 #include "io/tokenizer.h"
 #include "options.h"
+#include "read_as.h"
 #include "subcommand.h"
 #include "terminal.h"
 
@@ -38,7 +39,7 @@ static oct_status parse_split(const char *name, oct_split_rule *split, oct_error
     return OCT_OK;
 }
 
-static oct_status train(const cli_args *args, const char *output, const char *split,
+static oct_status train(const cli_args *args, const char *output, const char *split, const char *as,
                         int64_t vocab_size, oct_error *err) {
     oct_tokenizer_train_options options = {.vocab_size = vocab_size, .progress = cli_progress};
     char *path = NULL;
@@ -46,6 +47,8 @@ static oct_status train(const cli_args *args, const char *output, const char *sp
     if (!output)
         return oct_fail(err, OCT_INVALID, "--output is missing; expected a folder or FILE.json");
     oct_status status = parse_split(split, &options.split, err);
+    if (!status)
+        status = cli_parse_read_as(as, &options.as, err);
     size_t n_kept = oct_path_existing(output);
     if (!status)
         status = output_file(output, &path, err);
@@ -66,12 +69,13 @@ static oct_status train(const cli_args *args, const char *output, const char *sp
 
 static oct_status run_train(int argc, char **argv, oct_error *err) {
     int64_t vocab_size = 4096;
-    const char *output = NULL, *split = "gpt2";
+    const char *output = NULL, *split = "gpt2", *as = NULL;
     const cli_option options[] = {
         {"vocab-size", CLI_INTEGER, &vocab_size, "N",
          "entries: end of text, 256 bytes, merges (default 4096)", 257, 1048576},
         {"output", CLI_NAME, &output, "PATH", "a folder, which gets tokenizer.json, or FILE.json"},
         {"split", CLI_NAME, &split, "RULE", "how text is cut into words: gpt2 (default), llama3"},
+        {"as", CLI_NAME, &as, "KIND", CLI_READ_AS_HELP},
     };
     const cli_spec spec = {
         .usage = "octet tokenizer train TEXT... --output PATH [options]",
@@ -86,7 +90,7 @@ static oct_status run_train(int argc, char **argv, oct_error *err) {
     cli_args args;
     oct_status status;
     if (cli_begin(&spec, argc, argv, &args, &status, err))
-        status = train(&args, output, split, vocab_size, err);
+        status = train(&args, output, split, as, vocab_size, err);
     cli_args_free(&args);
     return status;
 }

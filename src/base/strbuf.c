@@ -52,6 +52,22 @@ void oct_strbuf_printf(oct_strbuf *b, const char *format, ...) {
     va_end(again);
 }
 
+void oct_strbuf_put_shell_word(oct_strbuf *b, const char *word) {
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+,:@%-";
+    if (*word && *word != '-' && word[strspn(word, plain)] == '\0') {
+        oct_strbuf_puts(b, word);
+        return;
+    }
+    oct_strbuf_puts(b, *word == '-' ? "./'" : "'");
+    for (; *word; word++)
+        if (*word == '\'')
+            oct_strbuf_puts(b, "'\\''");
+        else
+            oct_strbuf_append(b, word, 1);
+    oct_strbuf_puts(b, "'");
+}
+
 void oct_strbuf_free(oct_strbuf *b) {
     oct_free(b->text);
     *b = (oct_strbuf){0};

@@ -17,6 +17,9 @@ void oct_strbuf_append(oct_strbuf *b, const void *bytes, size_t n);
 void oct_strbuf_puts(oct_strbuf *b, const char *text);
 void oct_strbuf_printf(oct_strbuf *b, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* A word as a POSIX shell takes it: quoted where a character could mean something to it, and never
+ * an option. */
+void oct_strbuf_put_shell_word(oct_strbuf *b, const char *word);
 void oct_strbuf_free(oct_strbuf *b);
 
 #endif

@@ -168,7 +168,7 @@ static oct_status count_texts(trainer *t, const char *const *paths, size_t n_pat
     oct_file_list list = {0};
     oct_status status = OCT_OK;
     for (size_t i = 0; i < n_paths && !status; i++)
-        status = oct_file_list_add(&list, paths[i], err);
+        status = oct_file_list_add(&list, paths[i], t->options->as, err);
     t->total_bytes = list.n_bytes;
     const char *packed = oct_file_list_first_packed(&list);
     if (!status && packed)

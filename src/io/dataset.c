@@ -184,7 +184,7 @@ static oct_status open_packed(oct_dataset *d, const oct_file_list *list,
 static oct_status open_segments(oct_dataset *d, const char *path, const oct_tokenizer *tokenizer,
                                 const oct_dataset_options *o, oct_error *err) {
     oct_file_list list = {0};
-    oct_status status = oct_file_list_add(&list, path, err);
+    oct_status status = oct_file_list_add(&list, path, OCT_READ_BY_NAME, err);
     const char *packed = oct_file_list_first_packed(&list), *text = oct_file_list_first_text(&list);
     if (!status && packed && text)
         status = oct_fail(err, OCT_INVALID,

@@ -1,9 +1,10 @@
 /* Token data sets: sequences for training and validation from texts or packed token files.
  *
- * A path is one of: a packed token file (io/packed.h), a JSONL file (`.jsonl`, `.ndjson`: each line
- * an object whose "text" is a document), a text file (one document), or a folder of packed files or
- * of texts (`.txt`, `.text`, `.jsonl`, `.ndjson`; sorted by name, other and hidden files ignored,
- * no subfolders). Texts are tokenized once into a packed file in the cache folder. Each document is
+ * A path is one of: a packed token file (io/packed.h), a JSONL file (`.jsonl`, `.ndjson`, `.json`:
+ * each line an object whose "text" is a document), a text file (one document; not one whose name
+ * says that it's a table, a database or an archive), or a folder of packed files or of texts
+ * (`.txt`, `.text`, `.jsonl`, `.ndjson`; sorted by name, other and hidden files ignored, no
+ * subfolders). Texts are tokenized once into a packed file in the cache folder. Each document is
  * preceded by the tokenizer's begin token, if it has one that isn't its end token, and followed by
  * its end token. Tokens are memory-mapped, never loaded whole.
  *
@@ -96,10 +97,11 @@ uint64_t oct_dataset_hash(const oct_dataset *dataset);
 oct_status oct_dataset_unigram_entropy(const oct_dataset *dataset, int64_t first, int64_t n,
                                        double *nats, oct_error *err);
 
-/* Texts (any of the kinds above, in order) to one packed file at `out_path`, written through a
- * temporary name. *n_tokens and *n_documents may be NULL. */
-oct_status oct_data_pack(const char *const *paths, size_t n_paths, const oct_tokenizer *tokenizer,
-                         const char *out_path, oct_progress progress, void *progress_user,
-                         int64_t *n_tokens, int64_t *n_documents, oct_error *err);
+/* Texts (any of the kinds above, in order, or all read as `as`) to one packed file at `out_path`,
+ * written through a temporary name. *n_tokens and *n_documents may be NULL. */
+oct_status oct_data_pack(const char *const *paths, size_t n_paths, oct_read_as as,
+                         const oct_tokenizer *tokenizer, const char *out_path,
+                         oct_progress progress, void *progress_user, int64_t *n_tokens,
+                         int64_t *n_documents, oct_error *err);
 
 #endif

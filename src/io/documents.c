@@ -14,6 +14,7 @@
 
 #include "base/alloc.h"
 #include "base/fs.h"
+#include "base/strbuf.h"
 #include "io/json.h"
 #include "io/packed.h"
 
@@ -46,15 +47,52 @@ static bool is_jsonl(const char *path) {
     return ends_with(path, endings);
 }
 
+static bool is_json(const char *path) {
+    static const char *const endings[] = {".json", NULL};
+    return ends_with(path, endings);
+}
+
 static bool is_text(const char *path) {
     static const char *const endings[] = {".txt", ".text", NULL};
     return ends_with(path, endings);
 }
 
-/* Rows and columns: as a text their names, numbers and separators would be trained on. */
-static bool is_table(const char *path) {
-    static const char *const endings[] = {".csv", ".tsv", ".parquet", ".arrow", NULL};
-    return ends_with(path, endings);
+/* Files with a structure: as a text their names, numbers and separators would be trained on. */
+typedef struct structured {
+    const char *ending, *kind;
+    const char *reader; /* in Python: the data set in the file sys.argv[1]; NULL: nothing simple */
+    const char *also;   /* what else can be done */
+} structured;
+
+#define OR_AS_TEXT "; `octet data pack --as text` takes it with its separators"
+#define PANDAS(call) "import sys, pandas; pandas." call
+
+static const structured structures[] = {
+    {".parquet", "a Parquet file", PANDAS("read_parquet(sys.argv[1])")},
+    {".csv", "a table", PANDAS("read_csv(sys.argv[1])"), OR_AS_TEXT},
+    {".tsv", "a table", PANDAS("read_csv(sys.argv[1], sep=\"\\t\")"), OR_AS_TEXT},
+    {".feather", "a Feather file", PANDAS("read_feather(sys.argv[1])")},
+    {".orc", "an ORC file", PANDAS("read_orc(sys.argv[1])")},
+    {".xlsx", "a spreadsheet", PANDAS("read_excel(sys.argv[1])")},
+    {".xls", "a spreadsheet", PANDAS("read_excel(sys.argv[1])")},
+    {".ods", "a spreadsheet", PANDAS("read_excel(sys.argv[1])")},
+    {".arrow", "an Arrow file",
+     "import sys, datasets; datasets.Dataset.from_file(sys.argv[1]).to_pandas()"},
+    {".avro", "an Avro file", NULL},
+    {".sqlite", "a database", NULL},
+    {".db", "a database", NULL},
+    {".pkl", "a pickle", NULL},
+    {".pickle", "a pickle", NULL},
+};
+
+/* Parquet is known by its content too, which may hold no NUL at its start. */
+static const structured *find_structure(const char *path, const uint8_t head[HEAD_BYTES]) {
+    if (memcmp(head, "PAR1\x15", 5) == 0)
+        return &structures[0];
+    for (size_t i = 0; i < sizeof structures / sizeof *structures; i++)
+        if (ends_with(path, (const char *const[]){structures[i].ending, NULL}))
+            return &structures[i];
+    return NULL;
 }
 
 /* The first bytes of a file, zeros where it's shorter. */
@@ -85,6 +123,58 @@ static bool is_compressed(const uint8_t head[HEAD_BYTES]) {
     return false;
 }
 
+/* "PATH FILE.jsonl" as a shell takes them. */
+static void put_paths(oct_strbuf *to, const char *path) {
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const char *dot = strrchr(name, '.');
+    oct_strbuf target = {0};
+    oct_strbuf_append(&target, name, dot && dot > name ? (size_t)(dot - name) : strlen(name));
+    oct_strbuf_puts(&target, ".jsonl");
+    oct_strbuf_put_shell_word(to, path);
+    oct_strbuf_puts(to, " ");
+    oct_strbuf_put_shell_word(to, target.text ? target.text : "");
+    to->failed |= target.failed;
+    oct_strbuf_free(&target);
+}
+
+/* A file that isn't documents yet, and the one command that makes JSONL of it: Python that reads
+ * and then writes. */
+static oct_status fail_structured(const char *path, const structured *s, const char *writer,
+                                  oct_error *err) {
+    oct_strbuf command = {0};
+    if (s->reader) {
+        oct_strbuf_printf(&command, "; `python3 -c '%s%s' ", s->reader, writer);
+        put_paths(&command, path);
+        oct_strbuf_puts(&command, "` makes it");
+    }
+    oct_status status =
+        command.failed
+            ? oct_fail_memory(err)
+            : oct_fail(err, OCT_INVALID,
+                       "%s: %s; expected plain text, a packed file, or JSONL (.jsonl) with "
+                       "{\"text\": ...} a line%s%s",
+                       path, s->kind, command.text ? command.text : "", s->also ? s->also : "");
+    oct_strbuf_free(&command);
+    return status;
+}
+
+/* One array: what pandas and the like write where they aren't asked for lines. */
+static oct_status fail_array(const char *path, oct_error *err) {
+    const structured array = {.kind = "one JSON array",
+                              .reader = "import sys, json; a = json.load(open(sys.argv[1]))"};
+    return fail_structured(
+        path, &array, "; open(sys.argv[2], \"w\").writelines(json.dumps(x) + \"\\n\" for x in a)",
+        err);
+}
+
+/* The first byte behind a byte order mark and white space; 0: none in the head. */
+static uint8_t first_byte(const uint8_t head[HEAD_BYTES]) {
+    size_t i = memcmp(head, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    while (i < HEAD_BYTES && head[i] && strchr(" \t\r\n", head[i]))
+        i++;
+    return i < HEAD_BYTES ? head[i] : 0;
+}
+
 static oct_status append_file(oct_file_list *list, oct_text_file file, oct_error *err) {
     if (list->n == MAX_FILES)
         return oct_fail(err, OCT_INVALID, "%s: too many files; expected at most %zu", file.path,
@@ -104,34 +194,49 @@ static oct_status append_file(oct_file_list *list, oct_text_file file, oct_error
 /* Whether a file that isn't a data set is an error or left out. */
 typedef enum other_files { OTHERS_REFUSED, OTHERS_LEFT_OUT } other_files;
 
-static oct_status add_file(oct_file_list *list, const char *path, other_files others,
-                           oct_error *err) {
+static oct_file_kind kind_of(const char *path, oct_read_as as) {
+    if (as != OCT_READ_BY_NAME)
+        return as == OCT_READ_AS_JSONL ? OCT_FILE_JSONL : OCT_FILE_TEXT;
+    return is_jsonl(path) || is_json(path) ? OCT_FILE_JSONL : OCT_FILE_TEXT;
+}
+
+/* Whether the file's bytes can be documents as `as` says. */
+static oct_status check_content(const char *path, const uint8_t head[HEAD_BYTES], size_t n_head,
+                                oct_read_as as, oct_error *err) {
+    const structured *found = find_structure(path, head);
+    if (as == OCT_READ_BY_NAME && found)
+        return fail_structured(path, found, ".to_json(sys.argv[2], orient=\"records\", lines=True)",
+                               err);
+    if (is_compressed(head))
+        return oct_fail(err, OCT_INVALID,
+                        "%s: a compressed file; expected plain text, JSONL or a packed file: "
+                        "unpack it first",
+                        path);
+    if (memchr(head, 0, n_head))
+        return oct_fail(err, OCT_INVALID,
+                        "%s: a binary file; expected text in UTF-8, JSONL or a packed file; got a "
+                        "NUL byte at its start",
+                        path);
+    return as == OCT_READ_BY_NAME && is_json(path) && first_byte(head) == '['
+               ? fail_array(path, err)
+               : OCT_OK;
+}
+
+static oct_status add_file(oct_file_list *list, const char *path, oct_read_as as,
+                           other_files others, oct_error *err) {
     uint8_t head[HEAD_BYTES];
     struct stat st = {0};
     oct_status status = read_head(path, head, &st, err);
     if (status)
         return status;
     bool packed = memcmp(head, OCT_PACKED_MAGIC, 8) == 0;
-    if (others == OTHERS_LEFT_OUT && !packed && !is_jsonl(path) && !is_text(path))
+    if (others == OTHERS_LEFT_OUT && as == OCT_READ_BY_NAME && !packed && !is_jsonl(path) &&
+        !is_text(path))
         return OCT_OK;
-    if (!packed && is_table(path))
-        return oct_fail(err, OCT_INVALID,
-                        "%s: a table; expected plain text, a packed file, or JSONL (.jsonl) with "
-                        "{\"text\": ...} a line",
-                        path);
-    if (is_compressed(head))
-        return oct_fail(err, OCT_INVALID,
-                        "%s: a compressed file; expected plain text, JSONL or a packed file", path);
     size_t n_head = st.st_size < HEAD_BYTES ? (size_t)st.st_size : HEAD_BYTES;
-    if (!packed && memchr(head, 0, n_head))
-        return oct_fail(err, OCT_INVALID,
-                        "%s: a binary file; expected text in UTF-8, JSONL or a packed file; got a "
-                        "NUL byte at its start",
-                        path);
-    oct_text_file file = {(char *)path,
-                          packed           ? OCT_FILE_PACKED
-                          : is_jsonl(path) ? OCT_FILE_JSONL
-                                           : OCT_FILE_TEXT,
+    if (!packed && (status = check_content(path, head, n_head, as, err)))
+        return status;
+    oct_text_file file = {(char *)path, packed ? OCT_FILE_PACKED : kind_of(path, as),
                           (int64_t)st.st_size,
                           (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec};
     return append_file(list, file, err);
@@ -174,12 +279,13 @@ static oct_status read_names(const char *path, char ***names, size_t *n_names, o
     return status;
 }
 
-static oct_status add_folder(oct_file_list *list, const char *path, oct_error *err) {
+static oct_status add_folder(oct_file_list *list, const char *path, oct_read_as as,
+                             oct_error *err) {
     char **names = NULL;
     size_t n_names = 0, before = list->n;
     oct_status status = read_names(path, &names, &n_names, err);
     for (size_t i = 0; i < n_names && !status; i++)
-        status = add_file(list, names[i], OTHERS_LEFT_OUT, err);
+        status = add_file(list, names[i], as, OTHERS_LEFT_OUT, err);
     for (size_t i = 0; i < n_names; i++)
         oct_free(names[i]);
     oct_free(names);
@@ -191,9 +297,10 @@ static oct_status add_folder(oct_file_list *list, const char *path, oct_error *e
     return status;
 }
 
-oct_status oct_file_list_add(oct_file_list *list, const char *path, oct_error *err) {
-    return oct_path_is_folder(path) ? add_folder(list, path, err)
-                                    : add_file(list, path, OTHERS_REFUSED, err);
+oct_status oct_file_list_add(oct_file_list *list, const char *path, oct_read_as as,
+                             oct_error *err) {
+    return oct_path_is_folder(path) ? add_folder(list, path, as, err)
+                                    : add_file(list, path, as, OTHERS_REFUSED, err);
 }
 
 const char *oct_file_list_first_packed(const oct_file_list *list) {
@@ -236,8 +343,9 @@ static oct_status walk_line(const char *path, int64_t number, const char *line, 
     if (failed)
         return oct_fail_memory(err);
     if (!root)
-        return oct_fail(err, OCT_INVALID, "%s:%lld: not valid JSON: %s", path, (long long)number,
-                        oct_show(error.text).text);
+        return oct_fail(err, OCT_INVALID,
+                        "%s:%lld: not valid JSON: %s; expected JSON Lines, a whole object a line",
+                        path, (long long)number, oct_show(error.text).text);
     const json_t *text = json_object_get(root, "text");
     oct_status status = OCT_OK;
     if (!json_is_string(text))

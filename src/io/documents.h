@@ -12,6 +12,9 @@
 
 typedef enum oct_file_kind { OCT_FILE_TEXT, OCT_FILE_JSONL, OCT_FILE_PACKED } oct_file_kind;
 
+/* How files are read: by what their names say, or all as what their user says. */
+typedef enum oct_read_as { OCT_READ_BY_NAME, OCT_READ_AS_TEXT, OCT_READ_AS_JSONL } oct_read_as;
+
 typedef struct oct_text_file {
     char *path;
     oct_file_kind kind;
@@ -26,9 +29,10 @@ typedef struct oct_file_list {
     int64_t n_bytes; /* of all together */
 } oct_file_list;
 
-/* Appends the file, or the files of the folder, sorted by name. OCT_INVALID: nothing there that can
- * be read, an empty folder, a compressed file. */
-oct_status oct_file_list_add(oct_file_list *list, const char *path, oct_error *err);
+/* Appends the file, or the files of the folder, sorted by name. With `as` given, these are all its
+ * visible files. OCT_INVALID: nothing there that can be read, an empty folder, a compressed, binary
+ * or (unless `as` insists) structured file; the message says what makes JSONL of it. */
+oct_status oct_file_list_add(oct_file_list *list, const char *path, oct_read_as as, oct_error *err);
 void oct_file_list_free(oct_file_list *list);
 /* The path of the first file whose kind is, or isn't, OCT_FILE_PACKED; NULL if there is none. */
 const char *oct_file_list_first_packed(const oct_file_list *list);

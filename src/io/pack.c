@@ -70,13 +70,14 @@ oct_status oct_pack_files(const oct_file_list *list, const oct_tokenizer *tokeni
     return oct_packed_finish(p.writer, p.n_documents, n_tokens, err);
 }
 
-oct_status oct_data_pack(const char *const *paths, size_t n_paths, const oct_tokenizer *tokenizer,
-                         const char *out_path, oct_progress progress, void *progress_user,
-                         int64_t *n_tokens, int64_t *n_documents, oct_error *err) {
+oct_status oct_data_pack(const char *const *paths, size_t n_paths, oct_read_as as,
+                         const oct_tokenizer *tokenizer, const char *out_path,
+                         oct_progress progress, void *progress_user, int64_t *n_tokens,
+                         int64_t *n_documents, oct_error *err) {
     oct_file_list list = {0};
     oct_status status = OCT_OK;
     for (size_t i = 0; i < n_paths && !status; i++)
-        status = oct_file_list_add(&list, paths[i], err);
+        status = oct_file_list_add(&list, paths[i], as, err);
     const char *packed = oct_file_list_first_packed(&list);
     if (!status && packed)
         status = oct_fail(err, OCT_INVALID, "%s: packed already; expected text or JSONL", packed);

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "base/strbuf.h"
+#include "io/documents.h"
 #include "io/token_list.h"
 
 typedef struct oct_tokenizer oct_tokenizer;
@@ -100,6 +101,7 @@ typedef void (*oct_progress)(void *user, const char *what, int64_t done, int64_t
 typedef struct oct_tokenizer_train_options {
     int64_t vocab_size; /* 257 .. 1048576: the end token, 256 bytes, then merges */
     oct_split_rule split;
+    oct_read_as as;
     oct_progress progress; /* NULL: none */
     void *progress_user;
 } oct_tokenizer_train_options;

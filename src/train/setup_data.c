@@ -88,30 +88,13 @@ static oct_status check_dataset(const oct_job *job, const char *key, const char 
     return fail_missing(job, key, path, "a text, JSONL or packed file or a folder of them", err);
 }
 
-/* As a shell takes it: quoted where a character could mean something to it. */
-static void put_shell_word(const char *word, oct_strbuf *b) {
-    static const char plain[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+,:@%-";
-    if (*word && *word != '-' && word[strspn(word, plain)] == '\0') {
-        oct_strbuf_puts(b, word);
-        return;
-    }
-    oct_strbuf_puts(b, *word == '-' ? "./'" : "'");
-    for (; *word; word++)
-        if (*word == '\'')
-            oct_strbuf_puts(b, "'\\''");
-        else
-            oct_strbuf_append(b, word, 1);
-    oct_strbuf_puts(b, "'");
-}
-
 /* A text without a tokenizer: the key, and the command that makes one which the model can take. */
 static oct_status fail_no_tokenizer(const oct_job *job, const char *path, int64_t vocab_size,
                                     oct_error *err) {
     enum { LEAST = 257, MOST = 1 << 20 }; /* what octet tokenizer train takes */
     oct_strbuf command = {0};
     oct_strbuf_puts(&command, "octet tokenizer train ");
-    put_shell_word(path, &command);
+    oct_strbuf_put_shell_word(&command, path);
     oct_strbuf_printf(&command, " --vocab-size %lld --output tokenizer",
                       (long long)oct_min_i64(oct_max_i64(vocab_size, LEAST), MOST));
     oct_status status =
@@ -128,7 +111,7 @@ static oct_status fail_no_tokenizer(const oct_job *job, const char *path, int64_
 /* Whether what is at `path` is made of texts, which have to be tokenized. */
 static bool holds_text(const char *path) {
     oct_file_list list = {0};
-    bool holds = oct_file_list_add(&list, path, NULL) == OCT_OK && oct_file_list_first_text(&list);
+    bool holds = oct_file_list_add(&list, path, OCT_READ_BY_NAME, NULL) == OCT_OK && oct_file_list_first_text(&list);
     oct_file_list_free(&list);
     return holds;
 }

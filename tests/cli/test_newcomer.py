@@ -148,11 +148,15 @@ class Newcomer(Training):
         self.assertEqual(run("eval", "../out", "../text.txt"), "")
 
     def test_given_a_table_it_is_refused_and_not_read_as_a_text(self):
-        for name in ("t.tsv", "t.CSV", "t.parquet", "t.arrow"):
+        for name, kind in (("t.tsv", "a table"), ("t.CSV", "a table"), ("t.parquet", "a Parquet file"), ("t.arrow", "an Arrow file")):
             self.write(name, "id\ttext\n" + "1\tgo down to egypt\n" * 900)
             for command in (["train", "job.toml", "--training.dataset_path=" + name], ["tokenizer", "train", name, "--output", "t"],
                             ["data", "pack", name, "--tokenizer", "tokenizer.json", "--output", "t"]):
-                self.refused(command, name + ": a table; expected plain text", "JSONL")
+                self.refused(command, f"{name}: {kind}; expected plain text", "JSONL", f" {name} t.jsonl` makes it")
+        self.refused(["data", "pack", "t.tsv", "--tokenizer", "tokenizer.json", "--output", "t", "--as", "csv"],
+                     "--as: unknown kind; expected text or jsonl; got 'csv'")
+        self.accepted(["data", "pack", "t.tsv", "--tokenizer", "tokenizer.json", "--output", "t", "--as", "text"])
+        self.accepted(["tokenizer", "train", "t.tsv", "--vocab-size", "260", "--output", "t.json", "--as", "text"])
         self.write("folder/a.txt", "go down to egypt")
         self.write("folder/b.csv", "id,text")
         self.accepted(["data", "pack", "folder", "--tokenizer", "tokenizer.json", "--output", "t"])

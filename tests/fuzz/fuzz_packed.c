@@ -71,7 +71,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes) {
     oct_file_list list = {0};
     oct_error err = {0};
     size_t total = 0;
-    oct_status status = oct_file_list_add(&list, path, &err);
+    oct_status status = oct_file_list_add(&list, path, OCT_READ_BY_NAME, &err);
     if (!status && list.files[0].kind == OCT_FILE_JSONL)
         status = oct_documents_walk(&list.files[0], ignore_document, &total, &err);
     check(status, &err);

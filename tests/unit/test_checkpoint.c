@@ -706,14 +706,14 @@ static oct_status open_the_first(oct_error *err) {
 
 static oct_status list_a_file(oct_error *err) {
     oct_file_list list = {0};
-    oct_status status = oct_file_list_add(&list, "ckpt/step-1/manifest.json", err);
+    oct_status status = oct_file_list_add(&list, "ckpt/step-1/manifest.json", OCT_READ_AS_TEXT, err);
     oct_file_list_free(&list);
     return status;
 }
 
 static oct_status list_a_folder(oct_error *err) {
     oct_file_list list = {0};
-    oct_status status = oct_file_list_add(&list, "ckpt", err);
+    oct_status status = oct_file_list_add(&list, "ckpt", OCT_READ_AS_TEXT, err);
     oct_file_list_free(&list);
     return status;
 }

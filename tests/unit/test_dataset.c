@@ -129,6 +129,80 @@ static void given_jsonl_each_line_is_a_document_between_its_ends(void **state) {
     oct_tokenizer_free(t);
 }
 
+static void given_lines_as_other_programs_write_them_each_is_a_document(void **state) {
+    (void)state;
+    oct_tokenizer *t = byte_tokenizer(END_ONLY);
+    put_text("d.json", "\xef\xbb\xbf{\"id\": 18446744073709551615, \"text\": \"a\"}\n"
+                       "{\"score\": NaN, \"text\": \"b\"}\n{\"x\": 1e999, \"text\": \"c\"}\n");
+    oct_dataset_options o = {.seq_len = 5};
+    oct_dataset *d = open_good("d.json", t, &o);
+    assert_int_equal(oct_dataset_n_tokens(d), 6);
+    assert_sequence(d, 0, (int32_t[]){'a', 256, 'b', 256, 'c', 256});
+    oct_dataset_close(d);
+    oct_tokenizer_free(t);
+}
+
+static void given_json_that_is_no_lines_it_is_refused_with_what_to_do(void **state) {
+    (void)state;
+    oct_tokenizer *t = byte_tokenizer(END_ONLY);
+    oct_dataset_options o = {.seq_len = 1};
+    put_text("array.json", " \n[{\"text\": \"a\"}, {\"text\": \"b\"}]\n");
+    assert_refused("array.json", t, &o, "array.json: one JSON array; expected");
+    assert_refused("array.json", t, &o, "array.json array.jsonl` makes it");
+    put_text("object.json", "{\n  \"text\": \"a\"\n}\n");
+    assert_refused("object.json", t, &o, "object.json:1: not valid JSON");
+    assert_refused("object.json", t, &o, "a whole object a line");
+    put_text("columns.json", "{\"text\": [\"a\", \"b\"]}\n");
+    assert_refused("columns.json", t, &o, "columns.json:1: text: wrong type");
+    oct_tokenizer_free(t);
+}
+
+static void given_files_of_another_structure_they_are_refused_by_name_and_content(void **state) {
+    (void)state;
+    oct_tokenizer *t = byte_tokenizer(END_ONLY);
+    oct_dataset_options o = {.seq_len = 1};
+    static const char *const names[] = {"a.csv", "a.TSV",  "a.parquet", "a.arrow", "a.feather",
+                                        "a.orc", "a.xlsx", "a.avro",    "a.pkl",   "a.db"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        put_text(names[i], "text\nab\n");
+        assert_refused(names[i], t, &o, "; expected plain text, a packed file, or JSONL");
+    }
+    put_text("no ending", "PAR1\x15\x04\x15 and no NUL");
+    assert_refused("no ending", t, &o, "a Parquet file");
+    assert_refused("no ending", t, &o, "'no ending' 'no ending.jsonl'` makes it");
+    static const char *const texts[] = {"a.md", "a.py", "a.c", "a"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        put_text(texts[i], "ab");
+        oct_dataset *d = open_good(texts[i], t, &o);
+        assert_int_equal(oct_dataset_n_tokens(d), 3);
+        oct_dataset_close(d);
+    }
+    oct_tokenizer_free(t);
+}
+
+static int64_t packed_tokens(const char *path, oct_read_as as, const oct_tokenizer *t) {
+    int64_t n = 0;
+    oct_error err = {0};
+    if (oct_data_pack(&path, 1, as, t, "as.tokens", NULL, NULL, &n, NULL, &err))
+        fail_msg("%s", err.message);
+    return n;
+}
+
+static void given_what_to_read_files_as_their_names_say_nothing(void **state) {
+    (void)state;
+    oct_tokenizer *t = byte_tokenizer(END_ONLY);
+    assert_int_equal(oct_make_folders("insist", NULL), OCT_OK);
+    put_text("insist/a.csv", "ab");
+    put_text("insist/b.jsonl", "{\"text\":\"c\"}");
+    assert_int_equal(packed_tokens("insist/a.csv", OCT_READ_AS_TEXT, t), 3);
+    assert_int_equal(packed_tokens("insist/b.jsonl", OCT_READ_AS_TEXT, t), 13);
+    assert_int_equal(packed_tokens("insist", OCT_READ_BY_NAME, t), 2);
+    assert_int_equal(packed_tokens("insist", OCT_READ_AS_TEXT, t), 16);
+    put_text("lines.data", "{\"text\":\"c\"}");
+    assert_int_equal(packed_tokens("lines.data", OCT_READ_AS_JSONL, t), 2);
+    oct_tokenizer_free(t);
+}
+
 static void given_a_bad_line_its_number_is_named_and_nothing_is_left(void **state) {
     (void)state;
     oct_tokenizer *t = byte_tokenizer(END_ONLY);
@@ -248,7 +322,8 @@ static void given_a_full_disk_packing_fails_and_leaves_nothing(void **state) {
     void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
     getrlimit(RLIMIT_FSIZE, &before);
     setrlimit(RLIMIT_FSIZE, &small);
-    oct_status status = oct_data_pack(&path, 1, t, "full/out.tokens", NULL, NULL, NULL, NULL, &err);
+    oct_status status = oct_data_pack(&path, 1, OCT_READ_BY_NAME, t, "full/out.tokens", NULL, NULL,
+                                      NULL, NULL, &err);
     setrlimit(RLIMIT_FSIZE, &before);
     signal(SIGXFSZ, handler);
     assert_int_equal(status, OCT_FAILED);
@@ -266,8 +341,9 @@ static void given_packed_texts_they_read_like_the_texts(void **state) {
     int64_t n_tokens, n_documents;
     put_text("p.txt", "abc");
     put_text("q.txt", "de");
-    assert_int_equal(
-        oct_data_pack(paths, 2, t, "pq.tokens", NULL, NULL, &n_tokens, &n_documents, NULL), OCT_OK);
+    assert_int_equal(oct_data_pack(paths, 2, OCT_READ_BY_NAME, t, "pq.tokens", NULL, NULL,
+                                   &n_tokens, &n_documents, NULL),
+                     OCT_OK);
     assert_int_equal(n_tokens, 7);
     assert_int_equal(n_documents, 2);
     oct_dataset_options o = {.seq_len = 6};
@@ -277,8 +353,9 @@ static void given_packed_texts_they_read_like_the_texts(void **state) {
     oct_dataset_close(open_good("pq.tokens", t, &o));
     const char *packed = "pq.tokens";
     oct_error err = {0};
-    assert_int_equal(oct_data_pack(&packed, 1, t, "x.tokens", NULL, NULL, NULL, NULL, &err),
-                     OCT_INVALID);
+    assert_int_equal(
+        oct_data_pack(&packed, 1, OCT_READ_BY_NAME, t, "x.tokens", NULL, NULL, NULL, NULL, &err),
+        OCT_INVALID);
     assert_contains(err.message, "packed already");
     oct_tokenizer_free(t);
     t = byte_tokenizer(BEGIN_AND_END);
@@ -529,6 +606,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(given_a_text_windows_overlap_by_the_token_that_is_a_label),
         cmocka_unit_test(given_jsonl_each_line_is_a_document_between_its_ends),
+        cmocka_unit_test(given_lines_as_other_programs_write_them_each_is_a_document),
+        cmocka_unit_test(given_json_that_is_no_lines_it_is_refused_with_what_to_do),
+        cmocka_unit_test(given_files_of_another_structure_they_are_refused_by_name_and_content),
+        cmocka_unit_test(given_what_to_read_files_as_their_names_say_nothing),
         cmocka_unit_test(given_a_bad_line_its_number_is_named_and_nothing_is_left),
         cmocka_unit_test(given_a_folder_its_texts_are_read_in_order_of_their_names),
         cmocka_unit_test(given_nothing_that_can_be_read_one_line_says_why),

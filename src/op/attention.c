@@ -41,6 +41,16 @@ static bool cache_fits(const oct_attention_shape *s, const oct_tensor *x, int64_
            oct_tensor_elements(x) >= n;
 }
 
+/* Whether every query sees its own key, and none an earlier document than the query before. */
+static bool documents_fit(const oct_attention_shape *s) {
+    for (int64_t i = 0; s->first_keys && i < s->B * s->S; i++) {
+        int64_t q = i % s->S, first = s->first_keys[i];
+        if (first < (q > 0 ? s->first_keys[i - 1] : 0) || first > s->past + q)
+            return false;
+    }
+    return true;
+}
+
 bool oct_attention_shape_fits(oct_attention_shape *s, const oct_tensor *q, const oct_tensor *k,
                               const oct_tensor *v) {
     int64_t n_keys;
@@ -54,7 +64,7 @@ bool oct_attention_shape_fits(oct_attention_shape *s, const oct_tensor *q, const
     return s->kv_stride >= n_keys && q->dtype == k->dtype && q->dtype == v->dtype &&
            oct_mul_i64(s->B, s->S, &rows) &&
            oct_attention_tensor_fits(q, rows, s->n_heads, s->qk_dim) &&
-           cache_fits(s, k, s->qk_dim) && cache_fits(s, v, s->v_dim);
+           cache_fits(s, k, s->qk_dim) && cache_fits(s, v, s->v_dim) && documents_fit(s);
 }
 
 static bool stacks_heads(const oct_attention_run *run) {
@@ -159,10 +169,11 @@ static void softmax_rows(const oct_attention_run *run, const query_rows *r, int6
     for (int64_t i = 0; i < r->n; i++) {
         float *row = w->scores + i * n_keys;
         oct_attention_span span =
-            oct_attention_seen(&run->s, r->seen + i * r->seen_step, k0, n_keys);
+            oct_attention_seen(&run->s, r->b, r->seen + i * r->seen_step, k0, n_keys);
         /* The kernel clears what lies behind the span; a row that sees nothing yet has no maximum
          * to be relative to. */
-        int64_t hidden = span.begin == span.end && run->s.window > 0 ? n_keys : span.begin;
+        bool may_see_nothing = run->s.window > 0 || run->s.first_keys;
+        int64_t hidden = span.begin == span.end && may_see_nothing ? n_keys : span.begin;
         memset(row, 0, (size_t)hidden * sizeof *row);
         if (hidden == n_keys)
             continue;
@@ -196,7 +207,7 @@ static void forward_task(void *context, int64_t task, int thread) {
         w.sum[i] = 0;
     }
     int64_t end = r.seen + (r.n - 1) * r.seen_step;
-    int64_t begin = oct_attention_first(&run->s, r.seen);
+    int64_t begin = oct_attention_first(&run->s, r.b, r.seen);
     for (int64_t k0 = begin; k0 < end; k0 += OCT_KEY_BLOCK) {
         int64_t n_keys = oct_min_i64(OCT_KEY_BLOCK, end - k0);
         oct_accumulate accumulate = k0 > begin ? OCT_ADD_TO_OUTPUT : OCT_OVERWRITE;

@@ -1,5 +1,5 @@
 /* Causal attention with grouped queries: o = softmax(scale * q k^T, keys up to the query) v; with a
- * window, only the last `window` of those keys.
+ * window, only the last `window` of those keys; with documents, only those of its own.
  *
  * Computed block by block with a running maximum and sum (Dao et al., arXiv 2205.14135;
  * arXiv 2307.08691): no S x S matrix for a batch ever exists. Backward needs q, k, v, o and lse.
@@ -32,6 +32,9 @@ typedef struct oct_attention_shape {
     int64_t kv_stride;
     /* Sliding window: a query sees at most that many keys, the last of which is its own; 0: all. */
     int64_t window;
+    /* Documents: (B,S), the first key of each query's document: 0 .. past+s, never less than that
+     * of the query before. NULL: 0 for all. Blocks of keys before it cost nothing. */
+    const int32_t *first_keys;
 } oct_attention_shape;
 
 /* lse NULL: not wanted (no backward will follow). */

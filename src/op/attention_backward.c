@@ -126,7 +126,7 @@ static void softmax_rows(const oct_attention_run *run, const query_block *x, int
                          int64_t n_keys, const float *lse, const backward_slice *w) {
     for (int64_t i = 0; i < x->n; i++) {
         float *p = w->p + i * n_keys, *ds = w->ds + i * n_keys;
-        oct_attention_span span = oct_attention_seen(&run->s, x->first + i + 1, k0, n_keys);
+        oct_attention_span span = oct_attention_seen(&run->s, x->b, x->first + i + 1, k0, n_keys);
         memset(p, 0, (size_t)span.begin * sizeof *p);
         memset(ds, 0, (size_t)span.begin * sizeof *ds);
         run->kernels->softmax_backward(p + span.begin, ds + span.begin, span.end - span.begin,
@@ -143,7 +143,7 @@ static void backward_block(const oct_attention_run *run, const query_block *x,
         w->delta[i] = run->kernels->dot(oct_source_at(x->d_o, i * ld_o(run)),
                                         oct_source_at(run->o, o_at + i * ld_o(run)), s->v_dim);
     int64_t end = x->first + x->n;
-    int64_t begin = oct_attention_first(s, x->first + 1);
+    int64_t begin = oct_attention_first(s, x->b, x->first + 1);
     for (int64_t k0 = begin; k0 < end; k0 += OCT_KEY_BLOCK) {
         int64_t n_keys = oct_min_i64(OCT_KEY_BLOCK, end - k0);
         oct_gemm_problem scores[2], gradients[3];

@@ -53,10 +53,11 @@ static inline int64_t oct_attention_visible(int64_t seen, int64_t k0, int64_t n_
     return oct_min_i64(oct_max_i64(seen - k0, 0), n_keys);
 }
 
-/* The first key that a query which sees keys up to `seen` - 1 sees: the one place that knows of
- * windows. */
-static inline int64_t oct_attention_first(const oct_attention_shape *s, int64_t seen) {
-    return s->window > 0 ? oct_max_i64(seen - s->window, 0) : 0;
+/* The first key that the query of sequence b which sees keys up to `seen` - 1 sees: the one place
+ * that knows of windows and documents. Never less than that of the query before. */
+static inline int64_t oct_attention_first(const oct_attention_shape *s, int64_t b, int64_t seen) {
+    int64_t first = s->first_keys ? s->first_keys[b * s->S + seen - 1 - s->past] : 0;
+    return s->window > 0 ? oct_max_i64(seen - s->window, first) : first;
 }
 
 /* Of a block's row of n_keys values from key k0 on, those that a query sees: [begin, end). */
@@ -64,10 +65,10 @@ typedef struct oct_attention_span {
     int64_t begin, end;
 } oct_attention_span;
 
-static inline oct_attention_span oct_attention_seen(const oct_attention_shape *s, int64_t seen,
-                                                    int64_t k0, int64_t n_keys) {
+static inline oct_attention_span oct_attention_seen(const oct_attention_shape *s, int64_t b,
+                                                    int64_t seen, int64_t k0, int64_t n_keys) {
     int64_t end = oct_attention_visible(seen, k0, n_keys);
-    int64_t begin = oct_attention_visible(oct_attention_first(s, seen), k0, n_keys);
+    int64_t begin = oct_attention_visible(oct_attention_first(s, b, seen), k0, n_keys);
     return (oct_attention_span){oct_min_i64(begin, end), end};
 }
 

@@ -1,6 +1,8 @@
 /* Attention against a naive fp64 version and its finite differences; caches; threads. */
 #include "op_support.h"
 
+#include <stdbool.h>
+
 #include "op/attention.h"
 
 typedef struct problem {
@@ -31,14 +33,23 @@ static problem make_problem(oct_arena *arena, oct_attention_shape s, oct_dtype d
     return p;
 }
 
+/* Whether query i of sequence b sees key j: the mask, element by element. */
+static bool sees(const oct_attention_shape *s, int64_t b, int64_t i, int64_t j) {
+    int64_t at = s->past + i;
+    return j <= at && (!s->window || at - j < s->window) &&
+           (!s->first_keys || j >= s->first_keys[b * s->S + i]);
+}
+
 /* o and lse in fp64, one query of one head. */
 static void naive_query(const oct_attention_shape *s, const double *q, const double *k,
                         const double *v, int64_t b, int64_t i, int64_t h, double *o, double *lse) {
     int64_t g = h / (s->n_heads / s->n_kv_heads), seen = s->past + i + 1;
     const double *query = q + ((b * s->S + i) * s->n_heads + h) * s->qk_dim;
     double max = -INFINITY, sum = 0, scores[1024];
-    int64_t first = s->window && seen > s->window ? seen - s->window : 0;
-    for (int64_t j = first; j < seen; j++) {
+    for (int64_t j = 0; j < seen; j++) {
+        scores[j] = -INFINITY;
+        if (!sees(s, b, i, j))
+            continue;
         const double *key = k + ((b * stride_of(s) + j) * s->n_kv_heads + g) * s->qk_dim;
         scores[j] = 0;
         for (int64_t d = 0; d < s->qk_dim; d++)
@@ -46,12 +57,12 @@ static void naive_query(const oct_attention_shape *s, const double *q, const dou
         scores[j] *= (double)s->scale;
         max = fmax(max, scores[j]);
     }
-    for (int64_t j = first; j < seen; j++)
+    for (int64_t j = 0; j < seen; j++)
         sum += exp(scores[j] - max);
     *lse = max + log(sum);
     for (int64_t d = 0; d < s->v_dim; d++)
         o[d] = 0;
-    for (int64_t j = first; j < seen; j++)
+    for (int64_t j = 0; j < seen; j++)
         for (int64_t d = 0; d < s->v_dim; d++)
             o[d] += exp(scores[j] - *lse) *
                     v[((b * stride_of(s) + j) * s->n_kv_heads + g) * s->v_dim + d];
@@ -130,7 +141,9 @@ static void naive_backward(const oct_attention_shape *s, const double *q, const 
                 double delta = 0;
                 for (int64_t d = 0; d < E; d++)
                     delta += o[row * E + d] * d_o[row * E + d];
-                for (int64_t j = s->window && i >= s->window ? i - s->window + 1 : 0; j <= i; j++) {
+                for (int64_t j = 0; j <= i; j++) {
+                    if (!sees(s, b, i, j))
+                        continue;
                     int64_t key = (b * s->S + j) * Hk + g;
                     double score = 0, dp = 0;
                     for (int64_t d = 0; d < D; d++)
@@ -240,6 +253,49 @@ static void given_a_window_queries_see_only_the_last_keys(void **state) {
         }
 }
 
+/* First keys of documents of these lengths in turn, from entry `from` on; the last goes on. */
+static const int32_t *documents(oct_arena *arena, int64_t n_seq, int64_t S, int64_t past,
+                                const int64_t *lengths, int64_t n_lengths) {
+    int32_t *first_keys = oct_arena_alloc_array(arena, (size_t)(n_seq * S), sizeof *first_keys);
+    assert_non_null(first_keys);
+    for (int64_t b = 0; b < n_seq; b++) {
+        int64_t first = 0, next = b;
+        for (int64_t at = 0; at < past + S; at++) {
+            while (next < n_lengths && at >= first + lengths[next])
+                first += lengths[next++];
+            if (at >= past)
+                first_keys[b * S + at - past] = (int32_t)first;
+        }
+    }
+    return first_keys;
+}
+
+/* Documents of one token, of a few, that end on a block's border, and longer than blocks of keys;
+ * with windows too. */
+static void given_documents_queries_see_none_before_their_own(void **state) {
+    (void)state;
+    static const int64_t lengths[] = {1, 1, 30, 32, 64, 3, 70, 600, 2}, windows[] = {0, 1, 40};
+    const int64_t sizes[] = {1, 31, 65, 128, 300, 900}, n = sizeof lengths / sizeof *lengths;
+    oct_arena *arena = oct_arena_create();
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (size_t j = 0; j < 3; j++) {
+            int64_t S = sizes[i], W = windows[j];
+            const int32_t *new = documents(arena, 2, S, 0, lengths, n);
+            oct_attention_shape grouped = {2, S, 4, 2, 16, 16, 0.25f, 0, 0, W, new};
+            oct_attention_shape half = {1, S, 3, 3, 24, 8, 0.2f, 0, 0, W, new};
+            check_forward(grouped, OCT_F32);
+            check_forward(half, OCT_BF16);
+            check_backward(grouped, OCT_F32);
+            check_backward(half, OCT_BF16);
+            const int32_t *one = documents(arena, 2, 1, S, lengths, n);
+            check_forward((oct_attention_shape){2, 1, 4, 2, 16, 16, 0.25f, S, 0, W, one}, OCT_F32);
+            const int32_t *some = documents(arena, 1, 70, S, lengths, n);
+            check_forward((oct_attention_shape){1, 70, 4, 2, 16, 8, 0.25f, S, 1000, W, some},
+                          OCT_BF16);
+        }
+    oct_arena_destroy(arena);
+}
+
 /* A window as long as the sequence hides nothing: the same bits as without. */
 static void given_a_window_that_holds_all_keys_the_bits_are_those_without(void **state) {
     (void)state;
@@ -291,8 +347,11 @@ static void given_wrong_shapes_attention_refuses(void **state) {
     oct_arena *arena = oct_arena_create();
     oct_attention_shape s = {1, 8, 4, 2, 8, 8, 0.3f, 0, 0};
     problem p = make_problem(arena, s, OCT_F32);
-    oct_attention_shape wrong[] = {s, s, s, s, s, s, s};
+    oct_attention_shape wrong[] = {s, s, s, s, s, s, s, s, s, s};
     wrong[6].window = -1;
+    wrong[7].first_keys = (const int32_t[]){0, 0, 3, 3, 3, 3, 3, 3};   /* not its own key */
+    wrong[8].first_keys = (const int32_t[]){0, 1, 0, 0, 0, 0, 0, 0};   /* back again */
+    wrong[9].first_keys = (const int32_t[]){-1, -1, 0, 0, 0, 0, 0, 0}; /* none */
     wrong[0].n_kv_heads = 3;
     wrong[1].S = 9;
     wrong[2].kv_stride = 7;
@@ -334,6 +393,7 @@ int main(void) {
         cmocka_unit_test(given_many_shapes_backward_equals_the_naive_version),
         cmocka_unit_test(given_a_small_problem_gradients_equal_finite_differences),
         cmocka_unit_test(given_a_window_queries_see_only_the_last_keys),
+        cmocka_unit_test(given_documents_queries_see_none_before_their_own),
         cmocka_unit_test(given_a_window_that_holds_all_keys_the_bits_are_those_without),
         cmocka_unit_test(given_other_thread_counts_the_bits_stay),
         cmocka_unit_test(given_wrong_shapes_attention_refuses),

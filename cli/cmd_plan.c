@@ -80,13 +80,19 @@ static bool is_in_force(const oct_model_args *args) {
                                                : args->rope_scaling != OCT_ROPE_UNSCALED;
 }
 
+static bool is_block_causal(const oct_model_args *args) {
+    return args->attn_mask_type == OCT_ATTN_BLOCK_CAUSAL;
+}
+
 static void render_attention_json(const oct_model_args *args, oct_strbuf *text) {
     const char *comma = "";
     oct_strbuf_printf(text,
-                      ",\n  \"positions\": {\"scaling\": \"%s\", \"in_force\": %s},\n"
+                      ",\n  \"documents\": {\"attn_mask_type\": \"%s\", \"see_each_other\": %s},\n"
+                      "  \"positions\": {\"scaling\": \"%s\", \"in_force\": %s},\n"
                       "  \"windows\": {\"tokens\": %lld, \"layers\": [",
-                      scalings[args->rope_scaling], is_in_force(args) ? "true" : "false",
-                      (long long)args->window);
+                      oct_attn_mask_name(args->attn_mask_type),
+                      is_block_causal(args) ? "false" : "true", scalings[args->rope_scaling],
+                      is_in_force(args) ? "true" : "false", (long long)args->window);
     for (int64_t i = 0; i < args->n_layers; i++) {
         if (!oct_model_args_window(args, i))
             continue;
@@ -96,18 +102,21 @@ static void render_attention_json(const oct_model_args *args, oct_strbuf *text) 
     oct_strbuf_puts(text, "]}");
 }
 
-/* What a token sees, and from where, where that isn't plain. */
+/* What a token sees, and from where. */
 static void render_attention(const oct_model_args *args, oct_strbuf *text) {
     long long original = (long long)args->rope_original_max_position_embeddings, n = 0;
     for (int64_t i = 0; i < args->n_layers; i++)
         n += oct_model_args_window(args, i) > 0;
+    oct_strbuf_printf(text, "\ndocuments in a window %s (attn_mask_type %s)\n",
+                      is_block_causal(args) ? "don't see each other" : "see each other",
+                      oct_attn_mask_name(args->attn_mask_type));
     if (n > 0)
-        oct_strbuf_printf(text, "\nattention: %lld of %lld layers see the last %lld tokens alone\n",
+        oct_strbuf_printf(text, "attention: %lld of %lld layers see the last %lld tokens alone\n",
                           n, (long long)args->n_layers, (long long)args->window);
     if (args->rope_scaling == OCT_ROPE_UNSCALED)
         return;
-    oct_strbuf_printf(text, "%spositions: %s scaling by %g", n > 0 ? "" : "\n",
-                      scalings[args->rope_scaling], args->rope_scaling_factor);
+    oct_strbuf_printf(text, "positions: %s scaling by %g", scalings[args->rope_scaling],
+                      args->rope_scaling_factor);
     if (args->rope_scaling != OCT_ROPE_LINEAR)
         oct_strbuf_printf(text, " of a model trained on %lld tokens", original);
     if (args->rope_scaling == OCT_ROPE_YARN && args->yarn_always)

@@ -23,6 +23,11 @@
     .rope_scaling_factor = 8.0, .rope_low_freq_factor = 1.0, .rope_high_freq_factor = 4.0,         \
     .rope_original_max_position_embeddings = 8192
 #define LLAMA3_TITAN LLAMA3, .rope_theta = 500000.0, .rope_scaling = OCT_ROPE_LLAMA3
+#define LLAMA3_DEBUG                                                                               \
+    LLAMA3_TITAN, .dim = 256, .n_layers = 6, .n_heads = 16, .vocab_size = 2048, .multiple_of = 256
+#define LLAMA3_8B                                                                                  \
+    LLAMA3_TITAN, .dim = 4096, .n_layers = 32, .n_heads = 32, .n_kv_heads = 8,                     \
+                  .vocab_size = 128256, .ffn_dim_multiplier = 1.3, .multiple_of = 1024
 #define LLAMA3_SMALL LLAMA3, .rope_theta = 10000.0, .multiple_of = 32
 #define QWEN3_BASE                                                                                 \
     .family = OCT_MODEL_QWEN3, .norm_eps = 1e-6, .depth_init = true, .qk_norm = true,              \
@@ -44,17 +49,28 @@
     DEEPSEEK_V3, .kv_lora_rank = 512, .qk_nope_head_dim = 128, .qk_rope_head_dim = 64,             \
                  .v_head_dim = 128
 
-/* torchtitan-npu 0.2.2's (torchtitan_npu/models/deepseek_v3/__init__.py): no groups of experts. */
+#define DEEPSEEK_V3_DEBUG                                                                          \
+    DEEPSEEK_V3_FULL, .dim = 256, .n_layers = 6, .n_dense_layers = 1, .n_heads = 16,               \
+                      .hidden_dim = 1024, .vocab_size = 2048, .mscale = 0.7, .num_experts = 8,     \
+                      .top_k = 3, .num_shared_experts = 2, .moe_inter_dim = 256,                   \
+                      .route_scale = 1.0
+/* The large ones train with flex attention and a document mask. */
+#define DEEPSEEK_V3_LARGE DEEPSEEK_V3_FULL, .attn_mask_type = OCT_ATTN_BLOCK_CAUSAL
+
+/* torchtitan-npu 0.2.2's (torchtitan_npu/models/deepseek_v3/__init__.py): no groups of experts.
+ * They say block_causal beside use_flex_attn = False, with which torchtitan builds no mask. */
 #define DEEPSEEK_V3_NPU                                                                            \
     DEEPSEEK_V3_FULL, .n_dense_layers = 3, .n_heads = 128, .vocab_size = 129280, .mscale = 1.0,    \
                       .q_lora_rank = 1536, .top_k = 8, .num_shared_experts = 1,                    \
                       .score_func = OCT_SCORE_SIGMOID, .route_norm = true, .route_scale = 2.5
 
 static const oct_model_args llama3_flavors[] = {
-    {LLAMA3_TITAN, .flavor = "debugmodel", .dim = 256, .n_layers = 6, .n_heads = 16,
-     .vocab_size = 2048, .multiple_of = 256},
-    {LLAMA3_TITAN, .flavor = "8B", .dim = 4096, .n_layers = 32, .n_heads = 32, .n_kv_heads = 8,
-     .vocab_size = 128256, .ffn_dim_multiplier = 1.3, .multiple_of = 1024},
+    {LLAMA3_DEBUG, .flavor = "debugmodel"},
+    {LLAMA3_DEBUG, .flavor = "debugmodel_flex_attn", .attn_mask_type = OCT_ATTN_BLOCK_CAUSAL},
+    {LLAMA3_DEBUG, .flavor = "debugmodel_varlen_attn", .attn_mask_type = OCT_ATTN_BLOCK_CAUSAL},
+    {LLAMA3_8B, .flavor = "8B"},
+    {LLAMA3_8B, .flavor = "8B_flex", .attn_mask_type = OCT_ATTN_BLOCK_CAUSAL},
+    {LLAMA3_8B, .flavor = "8B_varlen", .attn_mask_type = OCT_ATTN_BLOCK_CAUSAL},
     {LLAMA3_TITAN, .flavor = "70B", .dim = 8192, .n_layers = 80, .n_heads = 64, .n_kv_heads = 8,
      .vocab_size = 128256, .ffn_dim_multiplier = 1.3, .multiple_of = 4096},
     {LLAMA3_TITAN, .flavor = "405B", .dim = 16384, .n_layers = 126, .n_heads = 128, .n_kv_heads = 8,
@@ -94,17 +110,16 @@ static const oct_model_args qwen3_flavors[] = {
 };
 
 static const oct_model_args deepseek_v3_flavors[] = {
-    {DEEPSEEK_V3_FULL, .flavor = "debugmodel", .dim = 256, .n_layers = 6, .n_dense_layers = 1,
-     .n_heads = 16, .hidden_dim = 1024, .vocab_size = 2048, .mscale = 0.7, .num_experts = 8,
-     .top_k = 3, .num_shared_experts = 2, .moe_inter_dim = 256, .route_scale = 1.0},
-    {DEEPSEEK_V3_FULL, .flavor = "16B", .dim = 2048, .n_layers = 27, .n_dense_layers = 1,
+    {DEEPSEEK_V3_DEBUG, .flavor = "debugmodel"},
+    {DEEPSEEK_V3_DEBUG, .flavor = "debugmodel_flex_attn", .attn_mask_type = OCT_ATTN_BLOCK_CAUSAL},
+    {DEEPSEEK_V3_LARGE, .flavor = "16B", .dim = 2048, .n_layers = 27, .n_dense_layers = 1,
      .n_heads = 16, .hidden_dim = 10944, .vocab_size = 102400, .mscale = 0.7, .num_experts = 64,
      .top_k = 6, .num_shared_experts = 2, .moe_inter_dim = 1408, .route_scale = 1.0},
-    {DEEPSEEK_V3_FULL, .flavor = "236B", .dim = 5120, .n_layers = 60, .n_dense_layers = 1,
+    {DEEPSEEK_V3_LARGE, .flavor = "236B", .dim = 5120, .n_layers = 60, .n_dense_layers = 1,
      .n_heads = 128, .hidden_dim = 12288, .vocab_size = 102400, .mscale = 1.0, .q_lora_rank = 1536,
      .num_experts = 160, .top_k = 6, .num_shared_experts = 2, .moe_inter_dim = 1536,
      .num_expert_groups = 8, .num_limited_groups = 3, .route_scale = 16.0},
-    {DEEPSEEK_V3_FULL, .flavor = "671B", .dim = 7168, .n_layers = 61, .n_dense_layers = 3,
+    {DEEPSEEK_V3_LARGE, .flavor = "671B", .dim = 7168, .n_layers = 61, .n_dense_layers = 3,
      .n_heads = 128, .hidden_dim = 18432, .vocab_size = 129280, .mscale = 1.0, .q_lora_rank = 1536,
      .num_experts = 256, .top_k = 8, .num_shared_experts = 1, .moe_inter_dim = 2048,
      .num_expert_groups = 8, .num_limited_groups = 4, .score_func = OCT_SCORE_SIGMOID,
@@ -175,7 +190,8 @@ static const family families[] = {
     [OCT_MODEL_LLAMA3] = {"llama3",
                           llama3_flavors,
                           COUNT(llama3_flavors),
-                          {"debugmodel", "8B", "70B", "405B", "demo", "30M", "125M"}},
+                          {"debugmodel", "debugmodel_flex_attn", "debugmodel_varlen_attn", "8B",
+                           "8B_flex", "8B_varlen", "70B", "405B", "demo", "30M", "125M"}},
     [OCT_MODEL_QWEN3] = {"qwen3",
                          qwen3_flavors,
                          COUNT(qwen3_flavors),
@@ -184,8 +200,9 @@ static const family families[] = {
     [OCT_MODEL_DEEPSEEK_V3] = {"deepseek_v3",
                                deepseek_v3_flavors,
                                COUNT(deepseek_v3_flavors),
-                               {"debugmodel", "16B", "236B", "671B", "671B_debug",
-                                "671B_debug_16die", "671B_debug_128die", "demo", "60M"}},
+                               {"debugmodel", "debugmodel_flex_attn", "16B", "236B", "671B",
+                                "671B_debug", "671B_debug_16die", "671B_debug_128die", "demo",
+                                "60M"}},
 };
 
 const char *oct_model_family_name(oct_model_family model_family) {
@@ -260,6 +277,7 @@ static const field fields[] = {
     FIELD(ffn_dim_multiplier, OCT_ARG_DOUBLE, 0, 1024),
     FIELD(norm_eps, OCT_ARG_DOUBLE, 0, 1),
     FIELD(max_seq_len, OCT_ARG_INT, 1, MAX_POSITIONS),
+    FIELD(attn_mask_type, OCT_ARG_TEXT, 0, 0),
     FIELD(qk_norm, OCT_ARG_BOOL, 0, 1),
     FIELD(enable_weight_tying, OCT_ARG_BOOL, 0, 1),
     FIELD(depth_init, OCT_ARG_BOOL, 0, 1),
@@ -304,8 +322,19 @@ static const field fields[] = {
     ALIAS("n_limited_groups", num_limited_groups, OCT_ARG_INT, 0, OCT_MAX_EXPERTS),
 };
 
+/* The two words of a text, by their numbers. */
 static const char *const score_func_names[] = {
     [OCT_SCORE_SOFTMAX] = "softmax", [OCT_SCORE_SIGMOID] = "sigmoid"};
+static const char *const mask_names[] = {
+    [OCT_ATTN_CAUSAL] = "causal", [OCT_ATTN_BLOCK_CAUSAL] = "block_causal"};
+
+const char *oct_attn_mask_name(oct_attn_mask mask) {
+    return mask_names[mask];
+}
+
+static const char *const *words_of(const field *f) {
+    return f->offset == offsetof(oct_model_args, score_func) ? score_func_names : mask_names;
+}
 
 static bool same_key(const char *a, const char *b) {
     for (; *a && *b; a++, b++)
@@ -327,10 +356,11 @@ bool oct_model_args_is(const char *key, const char *name) {
 }
 
 static oct_status fail_value(oct_error *err, const field *f, oct_arg value) {
-    static const char *const type_names[] = {"an integer", "a number", "true or false",
-                                             "\"softmax\" or \"sigmoid\""};
+    static const char *const type_names[] = {"an integer", "a number", "true or false"};
     char expected[96], got[48];
-    if (f->type == OCT_ARG_BOOL || f->type == OCT_ARG_TEXT)
+    if (f->type == OCT_ARG_TEXT)
+        snprintf(expected, sizeof expected, "\"%s\" or \"%s\"", words_of(f)[0], words_of(f)[1]);
+    else if (f->type == OCT_ARG_BOOL)
         snprintf(expected, sizeof expected, "%s", type_names[f->type]);
     else
         snprintf(expected, sizeof expected, "%s from %.12g to %.12g", type_names[f->type], f->low,
@@ -347,15 +377,15 @@ static oct_status fail_value(oct_error *err, const field *f, oct_arg value) {
                     got);
 }
 
-static oct_status set_score_func(oct_model_args *args, const field *f, oct_arg value,
-                                 oct_error *err) {
-    for (size_t i = 0; i < COUNT(score_func_names); i++) {
-        if (strcmp(value.text, score_func_names[i]) == 0) {
-            args->score_func = (oct_score_func)i;
-            return OCT_OK;
-        }
-    }
-    return fail_value(err, f, value);
+static oct_status set_word(oct_model_args *args, const field *f, oct_arg value, oct_error *err) {
+    int i = strcmp(value.text, words_of(f)[1]) == 0;
+    if (strcmp(value.text, words_of(f)[i]) != 0)
+        return fail_value(err, f, value);
+    if (f->offset == offsetof(oct_model_args, score_func))
+        args->score_func = (oct_score_func)i;
+    else
+        args->attn_mask_type = (oct_attn_mask)i;
+    return OCT_OK;
 }
 
 /* The one way of scaling positions that a family has. */
@@ -376,7 +406,7 @@ oct_status oct_model_args_set(oct_model_args *args, const char *key, oct_arg val
     if (value.type != f->type && !widens)
         return fail_value(err, f, value);
     if (f->type == OCT_ARG_TEXT)
-        return set_score_func(args, f, value, err);
+        return set_word(args, f, value, err);
     double number = value.type == OCT_ARG_INT ? (double)value.i : value.d;
     if (f->type != OCT_ARG_BOOL && !(number >= f->low && number <= f->high))
         return fail_value(err, f, value);

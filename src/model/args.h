@@ -20,6 +20,12 @@ typedef enum oct_model_family {
     OCT_MODEL_DEEPSEEK_V3
 } oct_model_family;
 
+/* Which tokens of its window a token sees, in torchtitan's words: all up to itself, or those of
+ * its document. */
+typedef enum oct_attn_mask { OCT_ATTN_CAUSAL, OCT_ATTN_BLOCK_CAUSAL } oct_attn_mask;
+
+const char *oct_attn_mask_name(oct_attn_mask mask); /* "causal", "block_causal" */
+
 typedef struct oct_model_args {
     oct_model_family family;
     char flavor[32];
@@ -31,6 +37,7 @@ typedef struct oct_model_args {
     double ffn_dim_multiplier; /* 0: none */
     double norm_eps;
     int64_t max_seq_len;
+    oct_attn_mask attn_mask_type;
     bool qk_norm;             /* RMSNorm over each head of q and k */
     bool enable_weight_tying; /* the head's weight is the embedding table */
     bool depth_init;          /* wo, w2, w3 start at 0.02 / sqrt(2 (layer + 1)); else layers + 1 is
@@ -94,10 +101,10 @@ typedef struct oct_arg {
 } oct_arg;
 
 /* Sets one field by its name above ("dim", "rope_theta", ...; `-` equals `_`; rope_scaling as a
- * bool, score_func as a text). torchtitan's other names for some are known too (inter_dim,
- * rope_factor, original_seq_len, n_expert_groups, n_limited_groups). An unknown key, a wrong type
- * or a value that can't be is OCT_INVALID; the message starts with the key, so that the caller only
- * puts the place before it. An int is taken where a double is expected. */
+ * bool, score_func and attn_mask_type as a text). torchtitan's other names for some are known too
+ * (inter_dim, rope_factor, original_seq_len, n_expert_groups, n_limited_groups). An unknown key, a
+ * wrong type or a value that can't be is OCT_INVALID; the message starts with the key, so that the
+ * caller only puts the place before it. An int is taken where a double is expected. */
 oct_status oct_model_args_set(oct_model_args *args, const char *key, oct_arg value, oct_error *err);
 
 /* Whether `key`, as a user spells it, is the field `name`. */

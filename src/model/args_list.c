@@ -9,7 +9,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-typedef enum kind { INT, REAL, BOOL, FAMILY, ROPE, SCORE, LAYERS } kind;
+typedef enum kind { INT, REAL, BOOL, FAMILY, ROPE, SCORE, MASK, LAYERS } kind;
 
 typedef struct member {
     const char *name;
@@ -33,6 +33,7 @@ static const member members[] = {
     MEMBER(REAL, ffn_dim_multiplier),
     MEMBER(REAL, norm_eps),
     MEMBER(INT, max_seq_len),
+    MEMBER(MASK, attn_mask_type),
     MEMBER(BOOL, qk_norm),
     MEMBER(BOOL, enable_weight_tying),
     MEMBER(BOOL, depth_init),
@@ -86,7 +87,7 @@ static const char *const score_funcs[] = {
     [OCT_SCORE_SOFTMAX] = "softmax", [OCT_SCORE_SIGMOID] = "sigmoid"};
 
 static bool is_enum(kind k) {
-    return k == FAMILY || k == ROPE || k == SCORE;
+    return k == FAMILY || k == ROPE || k == SCORE || k == MASK;
 }
 
 /* Word i of an enum; NULL past its last. */
@@ -95,6 +96,8 @@ static const char *word_of(kind k, unsigned i) {
         return i <= OCT_MODEL_DEEPSEEK_V3 ? oct_model_family_name((oct_model_family)i) : NULL;
     if (k == ROPE)
         return i < COUNT(scalings) ? scalings[i] : NULL;
+    if (k == MASK)
+        return i <= OCT_ATTN_BLOCK_CAUSAL ? oct_attn_mask_name((oct_attn_mask)i) : NULL;
     return i < COUNT(score_funcs) ? score_funcs[i] : NULL;
 }
 

@@ -229,6 +229,7 @@ oct_status oct_model_create(const oct_model_args *args, oct_params_mode mode, oc
     if (!model)
         return oct_fail_memory(err);
     model->args = resolved;
+    model->document_end = -1;
     model->base.params_mode = mode;
     configure_rotary(model);
     if (build(model)) {
@@ -336,6 +337,14 @@ void oct_model_set_recompute_every(oct_model *model, int64_t n) {
     for (int64_t i = 0; i < model->args.n_layers; i++)
         oct_model_set_layer_recompute(model, i,
                                       (i + 1) % n == 0 ? OCT_RECOMPUTE_FULL : OCT_RECOMPUTE_NONE);
+}
+
+void oct_model_set_document_end(oct_model *model, int32_t token) {
+    model->document_end = token;
+}
+
+int32_t oct_model_document_end(const oct_model *model) {
+    return model->document_end;
 }
 
 oct_status oct_model_create_cache(const oct_model *model, oct_dtype activation, int64_t B,

@@ -78,6 +78,12 @@ typedef struct oct_expert_load {
 } oct_expert_load;
 oct_expert_load oct_model_expert_load(const oct_model *model);
 
+/* The token that ends a document, for a model whose attention stays inside documents
+ * (attn_mask_type block_causal): it is the last of its own, the next one begins behind it. Without
+ * it such a model runs nothing (OCT_INVALID); other models don't care. */
+void oct_model_set_document_end(oct_model *model, int32_t token);
+int32_t oct_model_document_end(const oct_model *model); /* -1: not set */
+
 /* Activation checkpointing: what a layer's backward computes again instead of keeping. Gradients
  * are the same bits in every mode. Between steps only. */
 void oct_model_set_recompute(oct_model *model, oct_recompute mode); /* all layers */

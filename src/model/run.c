@@ -20,7 +20,45 @@ static void begin(oct_step *step, int64_t B, int64_t S, oct_save save) {
     step->S = S;
     step->position = 0;
     step->kv = NULL;
+    step->first_keys = NULL;
     step->save = save;
+}
+
+/* Where the document begins that follows the n tokens, the first of which is at `position`;
+ * `begins` if none of them ends one. */
+static int32_t next_document(const oct_model *model, const int32_t *tokens, int64_t n,
+                             int64_t position, int32_t begins) {
+    for (int64_t s = n - 1; s >= 0; s--)
+        if (tokens[s] == model->document_end)
+            return (int32_t)(position + s + 1);
+    return begins;
+}
+
+/* torchtitan's get_document_mask_mod: a token that ends a document is the last of its own. */
+static void mark_sequence(const oct_model *model, const oct_step *step, const int32_t *tokens,
+                          int32_t begins, int32_t *first_keys) {
+    for (int64_t s = 0; s < step->S; s++) {
+        first_keys[s] = begins;
+        begins = next_document(model, tokens + s, 1, step->position + s, begins);
+    }
+}
+
+/* Of a model whose attention stays inside documents: step->first_keys. */
+static oct_status mark_documents(const oct_model *model, oct_step *step, const int32_t *tokens) {
+    if (model->args.attn_mask_type != OCT_ATTN_BLOCK_CAUSAL)
+        return OCT_OK;
+    if (model->document_end < 0)
+        return OCT_INVALID;
+    oct_arena *arena = step->save == OCT_SAVE_FOR_BACKWARD ? step->saved : step->scratch;
+    size_t T = (size_t)(step->B * step->S);
+    int32_t *first_keys = oct_arena_alloc_array(arena, T, sizeof *first_keys);
+    if (!first_keys)
+        return OCT_NO_MEMORY;
+    for (int64_t b = 0; b < step->B; b++)
+        mark_sequence(model, step, tokens + b * step->S, step->kv ? step->kv->documents[b] : 0,
+                      first_keys + b * step->S);
+    step->first_keys = first_keys;
+    return OCT_OK;
 }
 
 /* Units of the hooks: 0 the embedding, 1 + i layer i, and the head. */
@@ -53,12 +91,15 @@ static oct_status forward_stream(oct_model *model, oct_step *step, const int32_t
     oct_tensor ids = oct_tensor_1d(OCT_I32, T, (void *)(uintptr_t)tokens);
     bool saving = step->save == OCT_SAVE_FOR_BACKWARD;
     oct_tensor spare = {0};
+    oct_status status = mark_documents(model, step, tokens);
+    if (status)
+        return status;
     *x = oct_step_tensor(step, step->activation, T, D, true);
     if (!saving)
         spare = oct_step_scratch(step, step->activation, T, D);
     if (!x->data || (!saving && !spare.data))
         return OCT_NO_MEMORY;
-    oct_status status = unit_forward(&model->tok_embeddings->base, step, 0, &ids, x);
+    status = unit_forward(&model->tok_embeddings->base, step, 0, &ids, x);
     for (int64_t i = 0; !status && i < model->args.n_layers; i++) {
         oct_tensor y = saving ? oct_step_saved(step, step->activation, T, D) : spare;
         if (!y.data)
@@ -202,6 +243,7 @@ static oct_status run_batch(oct_model *model, oct_step *step, const int32_t *tok
     oct_step_leave(step, mark);
     oct_arena_release(step->saved, saved);
     step->save = OCT_SAVE_NOTHING;
+    step->first_keys = NULL;
     *loss_sum = sum.loss;
     *n_valid = sum.count;
     return status;
@@ -258,10 +300,15 @@ oct_status oct_model_generate(oct_model *model, oct_step *step, oct_kv_cache *ca
     oct_status status = run_generate(model, step, tokens, logits);
     oct_step_leave(step, mark);
     step->kv = NULL;
+    step->first_keys = NULL;
     step->position = 0;
-    if (!status)
-        cache->length += S;
-    return status;
+    if (status)
+        return status;
+    for (int64_t b = 0; b < cache->B; b++)
+        cache->documents[b] =
+            next_document(model, tokens + b * S, S, cache->length, cache->documents[b]);
+    cache->length += S;
+    return OCT_OK;
 }
 
 static oct_status run_forward(oct_model *model, oct_step *step, const int32_t *tokens,
@@ -304,5 +351,6 @@ oct_status oct_model_backward(oct_model *model, oct_step *step, const oct_tensor
         status = backward_stream(model, step, &dh);
     oct_step_leave(step, mark);
     oct_arena_release(step->saved, model->saved);
+    step->first_keys = NULL;
     return status;
 }

@@ -10,6 +10,7 @@ struct oct_model {
     oct_module base; /* the root; it owns the tree */
     oct_model_args args;
     oct_rotary rotary;
+    int32_t document_end; /* the token that ends a document; -1: not set */
     oct_embedding *tok_embeddings;
     oct_block **layers; /* args.n_layers */
     oct_moe **moes;     /* the layers' experts, NULL in dense layers */

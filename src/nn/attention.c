@@ -56,7 +56,8 @@ static oct_attention_shape shape_of(const oct_attention *a, const oct_step *step
                                  .qk_dim = a->config.head_dim,
                                  .v_dim = a->config.head_dim,
                                  .scale = 1.0f / sqrtf((float)a->config.head_dim),
-                                 .window = a->config.window};
+                                 .window = a->config.window,
+                                 .first_keys = step->first_keys};
 }
 
 /* *turned = the rotated, and with a norm before that normalised, x. Without a norm that happens in

@@ -2,7 +2,8 @@
  *
  * x, y (T,D); q (T, H hd), k and v (T, G hd): H heads, G key-value heads (G divides H), hd elements
  * a head. q and k are normalised over each head (q_norm, k_norm; optional), then rotated (but in
- * layers without positions). With a window a token sees that many tokens, itself included.
+ * layers without positions). With a window a token sees that many tokens, itself included; with
+ * step->first_keys none before its document. Positions go on through documents, as in torchtitan.
  *
  * Kept for backward: q, k, v, o, and 4 bytes a head for the softmax. With norms, q and k are kept
  * as they came from wq and wk; backward normalises and rotates them again. */
@@ -59,6 +60,7 @@ typedef struct oct_kv_cache {
     int64_t length;                 /* tokens held; grown by the model after a step */
     oct_dtype dtype;
     void **keys, **values; /* one block a layer */
+    int32_t *documents;    /* (B): where the document of the next token begins; kept by the model */
 } oct_kv_cache;
 
 oct_status oct_kv_cache_create(int64_t n_layers, int64_t B, int64_t max_len, int64_t key_width,

@@ -9,7 +9,8 @@
 static oct_status allocate(oct_kv_cache *cache, size_t key_bytes, size_t value_bytes) {
     cache->keys = oct_calloc_array((size_t)cache->n_layers, sizeof *cache->keys);
     cache->values = oct_calloc_array((size_t)cache->n_layers, sizeof *cache->values);
-    if (!cache->keys || !cache->values)
+    cache->documents = oct_calloc_array((size_t)cache->B, sizeof *cache->documents);
+    if (!cache->keys || !cache->values || !cache->documents)
         return OCT_NO_MEMORY;
     for (int64_t i = 0; i < cache->n_layers; i++) {
         cache->keys[i] = oct_malloc(key_bytes);
@@ -61,6 +62,7 @@ void oct_kv_cache_destroy(oct_kv_cache *cache) {
     }
     oct_free(cache->keys);
     oct_free(cache->values);
+    oct_free(cache->documents);
     oct_free(cache);
 }
 

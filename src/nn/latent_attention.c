@@ -15,7 +15,8 @@ static oct_attention_shape shape_of(const oct_latent_attention *a, const oct_ste
                                  .n_kv_heads = a->config.heads.n_heads,
                                  .qk_dim = qk_dim(a),
                                  .v_dim = a->config.heads.v_dim,
-                                 .scale = a->config.scale};
+                                 .scale = a->config.scale,
+                                 .first_keys = step->first_keys};
 }
 
 /* Rotates the positional elements of every query head, or of the one shared key. */

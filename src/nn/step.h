@@ -38,6 +38,9 @@ struct oct_step {
     oct_save save;
     int64_t B, S;     /* sequences and tokens a sequence: T = B * S rows in every activation */
     int64_t position; /* of the first token, > 0 when generating with a key-value cache */
+    /* (B,S): where each token's document begins in its sequence, for attention that stays inside
+     * documents; NULL: it doesn't. Set by the model, lives as long as the pass. */
+    const int32_t *first_keys;
     struct oct_kv_cache *kv; /* generating: keys and values so far (nn/attention.h); else NULL */
     uint64_t next_id;
     const oct_unit_hooks *hooks; /* NULL: none; not owned */

@@ -129,7 +129,8 @@ oct_status oct_setup_model_args_from_hf(const char *folder, oct_model_args *args
 typedef enum matter { ALWAYS, NEVER, SCALED, LLAMA3, YARN, EXPERTS, GROUPS, DENSE, LATENT } matter;
 
 /* Those that don't always. config.json can't say how parameters start, how a router's bias moves
- * and how long sequences are; whether yarn is in force is the job's affair. */
+ * and how long sequences are; whether yarn is in force and documents see each other is the job's
+ * affair. */
 static const struct {
     const char *name;
     matter when;
@@ -141,6 +142,7 @@ static const struct {
     {"load_balance_coeff", NEVER},
     {"moe_force_load_balance", NEVER},
     {"yarn_always", NEVER},
+    {"attn_mask_type", NEVER},
     {"hidden_dim", DENSE},
     {"mlp_bias", DENSE},
     {"rope_scaling_factor", SCALED},

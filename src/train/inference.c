@@ -62,6 +62,8 @@ static oct_status load_tokenizer(oct_inference *inference, const char *path, oct
                           "%s: the tokenizer's ids reach %lld, but the model's vocabulary has %lld",
                           path, (long long)oct_tokenizer_vocab_size(inference->tokenizer) - 1,
                           (long long)vocab_size);
+    if (status == OCT_OK)
+        status = oct_setup_documents(inference->tokenizer, inference->model, err);
     return status;
 }
 

@@ -76,6 +76,7 @@ oct_status oct_model_record_read(const oct_checkpoint *from, const oct_job *save
     json_t *state = json_loads(oct_checkpoint_state(from), 0, NULL);
     json_t *record = json_object_get(state, "model");
     oct_status status = base_of(record, saved, args, &cause);
+    args->attn_mask_type = OCT_ATTN_CAUSAL; /* as all were trained that don't say */
     if (!status && record)
         status = take_all(record, args, &cause);
     if (status)
@@ -94,11 +95,9 @@ static difference difference_in(const char *name, const oct_model_args *now,
     static const struct {
         const char *name;
         difference kind;
-    } known[] = {{"load_balance_coeff", WARNED},
-                 {"moe_force_load_balance", WARNED},
-                 {"depth_init", FREE},
-                 {"multiple_of", FREE},
-                 {"ffn_dim_multiplier", FREE}};
+    } known[] = {{"load_balance_coeff", WARNED}, {"moe_force_load_balance", WARNED},
+                 {"attn_mask_type", WARNED},     {"depth_init", FREE},
+                 {"multiple_of", FREE},          {"ffn_dim_multiplier", FREE}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(known[i].name, name) == 0)
             return known[i].kind;

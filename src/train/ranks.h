@@ -63,7 +63,7 @@ oct_status oct_ranks_check_job(oct_comm *world, const oct_job *job, oct_error *e
 
 /* The same of what the ranks read: the model's arguments, which may be a config.json's, and the
  * data, which may be a copy on each host. `validation` may be NULL. */
-oct_status oct_ranks_check_inputs(oct_comm *world, const oct_job *job, const oct_model_args *args,
+oct_status oct_ranks_check_inputs(oct_comm *world, const oct_job *job, const oct_model *model,
                                   const oct_dataset *train, const oct_dataset *validation,
                                   oct_error *err);
 

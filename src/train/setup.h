@@ -47,6 +47,10 @@ const char *oct_setup_tokenizer_path(const oct_job *job);
 oct_status oct_setup_tokenizer(const oct_job *job, int64_t vocab_size, oct_tokenizer **tokenizer,
                                oct_error *err);
 
+/* Tells a model whose attention stays inside documents which token ends one: the tokenizer's end
+ * token. OCT_INVALID, without a place: there is none. Other models are left alone. */
+oct_status oct_setup_documents(const oct_tokenizer *tokenizer, oct_model *model, oct_error *err);
+
 typedef struct oct_setup_data {
     const oct_tokenizer *tokenizer; /* may be NULL for packed files */
     int64_t vocab_size;

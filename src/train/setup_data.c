@@ -81,6 +81,20 @@ oct_status oct_setup_tokenizer(const oct_job *job, int64_t vocab_size, oct_token
     return status;
 }
 
+oct_status oct_setup_documents(const oct_tokenizer *tokenizer, oct_model *model, oct_error *err) {
+    if (oct_model_get_args(model)->attn_mask_type != OCT_ATTN_BLOCK_CAUSAL)
+        return OCT_OK;
+    int32_t end = tokenizer ? oct_tokenizer_eos(tokenizer) : -1;
+    if (end < 0)
+        return oct_fail(err, OCT_INVALID,
+                        "attention stays inside documents (attn_mask_type block_causal), which end "
+                        "with the tokenizer's end token; got %s; model.args.attn_mask_type = "
+                        "\"causal\" does without",
+                        tokenizer ? "a tokenizer without one" : "no tokenizer");
+    oct_model_set_document_end(model, end);
+    return OCT_OK;
+}
+
 static oct_status check_dataset(const oct_job *job, const char *key, const char *path,
                                 oct_error *err) {
     if (oct_path_exists(path))
@@ -111,7 +125,8 @@ static oct_status fail_no_tokenizer(const oct_job *job, const char *path, int64_
 /* Whether what is at `path` is made of texts, which have to be tokenized. */
 static bool holds_text(const char *path) {
     oct_file_list list = {0};
-    bool holds = oct_file_list_add(&list, path, OCT_READ_BY_NAME, NULL) == OCT_OK && oct_file_list_first_text(&list);
+    bool holds = oct_file_list_add(&list, path, OCT_READ_BY_NAME, NULL) == OCT_OK &&
+                 oct_file_list_first_text(&list);
     oct_file_list_free(&list);
     return holds;
 }

@@ -169,6 +169,26 @@ static oct_status open_folder(oct_trainer *t, oct_error *err) {
                : OCT_OK;
 }
 
+/* Whether documents that share a window see each other. */
+static oct_status setup_documents(const oct_trainer *t, oct_error *err) {
+    static const char *const keys[] = {"model.args.attn_mask_type", "model.flavor"};
+    bool block = oct_model_get_args(t->model)->attn_mask_type == OCT_ATTN_BLOCK_CAUSAL;
+    oct_error cause = {0};
+    if (oct_setup_documents(t->tokenizer, t->model, &cause) != OCT_OK)
+        return oct_setup_fail_at(t->job, oct_job_blame(t->job, keys, sizeof keys / sizeof *keys),
+                                 &cause, err);
+    if (t->ranks.rank > 0)
+        return OCT_OK;
+    if (block)
+        oct_log_info("Attention stays inside its document: attn_mask_type block_causal; token "
+                     "%d ends a document",
+                     (int)oct_model_document_end(t->model));
+    else
+        oct_log_info("Attention sees all of its window before it, other documents too: "
+                     "attn_mask_type causal");
+    return OCT_OK;
+}
+
 static oct_status open_data(oct_trainer *t, oct_error *err) {
     int64_t vocab_size = oct_model_get_args(t->model)->vocab_size;
     char *cache = NULL;
@@ -190,7 +210,7 @@ static oct_status open_data(oct_trainer *t, oct_error *err) {
                                   .progress_user = t->options.progress_user};
     status = oct_setup_datasets(t->job, &setup, &t->train, &t->validation, err);
     oct_free(cache);
-    return status;
+    return status ? status : setup_documents(t, err);
 }
 
 /* The first rank tokenizes; the others then find the result in the cache. */
@@ -287,8 +307,8 @@ oct_status oct_trainer_create(const oct_job *job, const oct_trainer_options *opt
     if (status == OCT_OK) /* before memory is filled: data is where most mistakes are */
         status = oct_ranks_agree(&t->ranks, create_data(t, err), err);
     if (status == OCT_OK)
-        status = oct_ranks_check_inputs(t->ranks.world, job, oct_model_get_args(t->model), t->train,
-                                        t->validation, err);
+        status =
+            oct_ranks_check_inputs(t->ranks.world, job, t->model, t->train, t->validation, err);
     if (status == OCT_OK)
         status = oct_ranks_agree(&t->ranks, fill(t, err), err);
     if (status == OCT_OK)

@@ -29,6 +29,17 @@ class Ranks(OnRanks):
                       % (plan["wire"]["converted_to_bf16"], plan["wire"]["whole_to_bf16"]), out)
         self.assertIn("'on-demand' becomes 'all'", out)  # torchtitan's default recompute is selective
 
+    def test_given_documents_that_do_not_see_each_other_losses_are_those_of_one_process(self):
+        block = ["--training.dataset_path=lines.jsonl", "--model.args.attn_mask_type=block_causal"]
+        self.write("lines.jsonl", "".join(json.dumps({"text": "go down to egypt " * (i % 5)}) + "\n" for i in range(900)))
+        self.accepted(["train", "job.toml", "--job.dump_folder=one"] + BATCH + block)
+        self.accepted(["train", "job.toml", "--job.dump_folder=causal"] + BATCH + block[:1])
+        out = self.train(2, *block)
+        self.assertEqual(out.count("Attention stays inside its document"), 1)
+        for one, many, causal in zip(self.metrics("one"), self.metrics(), self.metrics("causal")):
+            self.assertAlmostEqual(one["loss"], many["loss"], delta=1e-5)
+            self.assertNotAlmostEqual(one["loss"], causal["loss"], delta=1e-5)
+
     def test_given_4_processes_each_keeps_a_quarter_and_says_so(self):
         even = ["--model.args.dim=128", "--model.args.hidden_dim=128", "--model.args.n_kv_heads=4",
                 "--model.args.vocab_size=384"]  # rows that are multiples of 4 x 32

@@ -5,7 +5,8 @@
  * FOLDER/hf.safetensors (Hugging Face's names and layout) and FOLDER/step.safetensors (tokens,
  * targets, loss, and "grad." + name of every gradient). Routers get biases that are not zero; of
  * each, the step file has "tokens." + name, the tokens of each expert, and "moved." + name, the
- * bias after the step. model_torch.py reads them. */
+ * bias after the step. With attn_mask_type=block_causal some tokens end documents. model_torch.py
+ * reads them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,11 @@
 #include "model/hf_names.h"
 #include "model/model.h"
 
-enum { B = 2, S = 33 };
+enum { B = 2, S = 33, END = 3 };
+
+/* With attn_mask_type block_causal: where END stands in the first sequence, so that documents begin
+ * and end at its first and last place and behind each other; the second is in one long document. */
+static const int ends[] = {0, 9, 10, 20, S - 1};
 
 static oct_arg read_value(const char *text) {
     char *end;
@@ -230,6 +235,13 @@ static oct_status dump(oct_model *model, const char *folder, oct_error *err) {
     int32_t tokens[B * S], targets[B * S];
     for (uint64_t i = 0; i < B * S; i++)
         tokens[i] = (int32_t)oct_rng_below(2, 1, i, (uint64_t)args->vocab_size);
+    if (args->attn_mask_type == OCT_ATTN_BLOCK_CAUSAL) {
+        for (int i = 0; i < B * S; i++)
+            tokens[i] += tokens[i] == END;
+        for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+            tokens[ends[i]] = END;
+        oct_model_set_document_end(model, END);
+    }
     for (int i = 0; i < B * S; i++)
         targets[i] = i % S == S - 1 ? OCT_IGNORE_LABEL : tokens[i + 1];
     oct_model_init(model, 1);

@@ -9,7 +9,9 @@ in fp64 and in fp32. Both fp32 results are compared with the fp64 one, as |a - b
 gradients, and tensor by tensor; ours may be at most 4 times as far away as PyTorch's own (and 1e-5
 as a whole). Then the Hugging Face file: the same model with half-split rotation must give the same
 loss, which proves names and the permutation of wq and wk. Of models with experts, the tokens of each
-expert and the routers' biases after the step are compared as well.
+expert and the routers' biases after the step are compared as well. Of models whose attention stays inside documents the mask is
+torchtitan's, element by element; PyTorch's flex attention with a block mask, which has no backward on CPUs, must give the same where
+there is one.
 
 Prints a table. Exit status 77 (skipped) where PyTorch is missing.
 """
@@ -28,7 +30,13 @@ except ImportError:
     print("SKIP: PyTorch is missing for", sys.executable, "(Debian: python3-torch)")
     sys.exit(77)
 
+try:
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+except ImportError:  # before PyTorch 2.5
+    flex_attention = None
+
 B, S = 2, 33
+END = 3  # the token that model_dump ends documents with
 DTYPES = {"F32": torch.float32, "F64": torch.float64, "I32": torch.int32, "I64": torch.int64}
 LATENT = dict(flavor="demo", vocab_size=100, dim=64, n_heads=3, hidden_dim=96, kv_lora_rank=24, qk_nope_head_dim=12,
               qk_rope_head_dim=8, v_head_dim=10, moe_inter_dim=24)
@@ -50,6 +58,11 @@ CASES = {
     "deepseek_v3 yarn": ("deepseek_v3", dict(LATENT, n_layers=2, max_seq_len=64, original_seq_len=16, mscale=0.7)),
     "deepseek_v3 softmax": ("deepseek_v3", dict(LATENT, n_layers=2, score_func="softmax", route_norm="false",
                                                 num_expert_groups=0, top_k=3, num_shared_experts=2, route_scale=2.5)),
+    "llama3 documents": ("llama3", dict(vocab_size=100, dim=64, n_layers=3, n_heads=4, n_kv_heads=2, hidden_dim=96,
+                                        attn_mask_type="block_causal")),
+    "qwen3 experts, documents": ("qwen3", dict(flavor="demo_moe", vocab_size=100, dim=64, n_layers=2, n_heads=4, n_kv_heads=2,
+                                               head_dim=16, moe_inter_dim=24, attn_mask_type="block_causal")),
+    "deepseek_v3 documents": ("deepseek_v3", dict(LATENT, n_layers=3, attn_mask_type="block_causal")),
     "deepseek_v3 dense": ("deepseek_v3", dict(LATENT, n_layers=2, num_experts=0, top_k=0, num_shared_experts=0)),
 }
 DEFAULTS = {
@@ -128,9 +141,28 @@ class Peer:
 
     def attend(self, q, k, v, scale):
         """q, k (B,heads,S,a), v (B,heads,S,b)"""
+        if self.args.get("attn_mask_type") == "block_causal":
+            return self.attend_documents(q, k, v, scale).transpose(1, 2).flatten(-2)
         hidden = torch.full((S, S), -math.inf, dtype=q.dtype).triu(1)
         p = (scale * q @ k.transpose(-1, -2) + hidden).softmax(-1)
         return (p @ v).transpose(1, 2).flatten(-2)
+
+    def attend_documents(self, q, k, v, scale):
+        """torchtitan's get_document_mask_mod: a document's number is how many ended before the token"""
+        document = torch.zeros_like(self.ids)
+        document[:, 1:] = (self.ids == END).cumsum(1)[:, :-1]
+
+        def sees(b, h, i, j):
+            return (i >= j) & (document[b, i] == document[b, j])
+
+        row = torch.arange(S)
+        mask = torch.stack([sees(b, 0, row[:, None], row[None, :]) for b in range(B)]).unsqueeze(1)
+        o = (scale * q @ k.transpose(-1, -2)).masked_fill(~mask, -math.inf).softmax(-1) @ v
+        if flex_attention:
+            flex = flex_attention(*(t.detach() for t in (q, k, v)), scale=scale,
+                                  block_mask=create_block_mask(sees, B, None, S, S, device="cpu"))
+            assert (o.detach() - flex).abs().max() <= (1e-12 if q.dtype == torch.float64 else 1e-5) * o.abs().max()
+        return o
 
     def latent_attention(self, x, name):
         a = self.args
@@ -203,6 +235,7 @@ class Peer:
         return F.linear(F.silu(gate) * up, self.w[name + ".w2.weight"])
 
     def loss(self, tokens, targets):
+        self.ids = tokens
         x = self.w["tok_embeddings.weight"][tokens.long()]
         for i in range(self.args["n_layers"]):
             layer = f"layers.{i}"

@@ -320,21 +320,25 @@ static inline double lab_loss(void *context) {
     return sum / (double)n;
 }
 
-/* Of every parameter of a fresh model. */
-static inline void check_model_gradients(const oct_model_args *args, double tolerance) {
-    lab l;
-    lab_open(&l, args, OCT_F32);
-    lab_train(&l);
-    assert_true(fabs(lab_loss(&l) - l.loss) < 1e-12);
+/* Of every parameter. */
+static inline void lab_check_gradients(lab *l, double tolerance) {
+    lab_train(l);
+    assert_true(fabs(lab_loss(l) - l->loss) < 1e-12);
     int64_t n_params;
-    oct_param *const *params = oct_model_params(l.model, &n_params);
+    oct_param *const *params = oct_model_params(l->model, &n_params);
     for (int64_t i = 0; i < n_params; i++) {
         int64_t n = oct_param_elements(params[i]);
         /* The loss is a mean of about 54 terms near 4: rounding of about 1e-7 / h. */
         double h = 0.004 * norm(params[i]->value, n);
-        expect_gradient(params[i]->name, lab_loss, &l, params[i]->value, params[i]->grad, n, h,
+        expect_gradient(params[i]->name, lab_loss, l, params[i]->value, params[i]->grad, n, h,
                         tolerance);
     }
+}
+
+static inline void check_model_gradients(const oct_model_args *args, double tolerance) {
+    lab l;
+    lab_open(&l, args, OCT_F32);
+    lab_check_gradients(&l, tolerance);
     lab_close(&l);
 }
 

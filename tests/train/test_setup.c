@@ -428,8 +428,9 @@ static void given_logits_sampling_obeys_temperature_top_k_and_seed(void **state)
 /* What config.json can't say: starts, training, lengths; and what has no effect. */
 static bool is_said(const char *name, const oct_model_args *a) {
     static const char *const never[] = {
-        "max_seq_len",        "depth_init",      "multiple_of",           "ffn_dim_multiplier",
-        "load_balance_coeff", "latent_norm_eps", "rope_attention_factor", "yarn_always"};
+        "max_seq_len",           "depth_init",         "multiple_of",
+        "ffn_dim_multiplier",    "load_balance_coeff", "latent_norm_eps",
+        "rope_attention_factor", "yarn_always",        "attn_mask_type"};
     for (size_t i = 0; i < sizeof never / sizeof *never; i++)
         if (strcmp(name, never[i]) == 0)
             return false;

@@ -64,6 +64,34 @@ static void given_every_flavor_the_number_of_parameters_is_the_published_one(voi
     }
 }
 
+/* torchtitan v0.2.2: attn_type flex or varlen, with attn_mask_type block_causal. */
+static void given_a_flavor_documents_see_each_other_where_they_do_in_torchtitan(void **state) {
+    (void)state;
+    static const char *const families[] = {"llama3", "qwen3", "deepseek_v3"};
+    static const char *const inside[] = {"llama3 debugmodel_flex_attn",
+                                         "llama3 debugmodel_varlen_attn",
+                                         "llama3 8B_flex",
+                                         "llama3 8B_varlen",
+                                         "deepseek_v3 16B",
+                                         "deepseek_v3 debugmodel_flex_attn",
+                                         "deepseek_v3 236B",
+                                         "deepseek_v3 671B"};
+    int n = 0;
+    for (size_t f = 0; f < 3; f++)
+        for (const char *const *name = oct_model_flavors(families[f]); *name; name++) {
+            char full[64];
+            snprintf(full, sizeof full, "%s %s", families[f], *name);
+            bool expected = false;
+            for (size_t i = 0; i < sizeof inside / sizeof *inside; i++)
+                expected |= strcmp(inside[i], full) == 0;
+            oct_model_args args = flavor(families[f], *name);
+            if ((args.attn_mask_type == OCT_ATTN_BLOCK_CAUSAL) != expected)
+                fail_msg("%s: %s", full, oct_attn_mask_name(args.attn_mask_type));
+            n += expected;
+        }
+    assert_int_equal(n, sizeof inside / sizeof *inside);
+}
+
 static void given_llama3_flavors_hidden_dim_follows_the_rule_of_llama(void **state) {
     (void)state;
     static const struct {
@@ -526,6 +554,7 @@ static void given_llama_rows_of_each_head_are_permuted_there_and_back(void **sta
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(given_every_flavor_the_number_of_parameters_is_the_published_one),
+        cmocka_unit_test(given_a_flavor_documents_see_each_other_where_they_do_in_torchtitan),
         cmocka_unit_test(given_llama3_flavors_hidden_dim_follows_the_rule_of_llama),
         cmocka_unit_test(given_shapes_only_the_largest_model_takes_no_parameter_memory),
         cmocka_unit_test(given_a_flavor_flops_follow_the_formula_of_torchtitan),

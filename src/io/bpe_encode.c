@@ -20,8 +20,8 @@
 #include "io/bpe.h"
 
 #define NO_MERGE UINT32_MAX
-#define WINDOW_BYTES ((size_t)64 << 10)
-#define CACHE_SLOTS 32768u /* a power of two */
+#define WINDOW_BYTES ((size_t)8 << 10) /* its nodes and pairs stay in the second cache */
+#define CACHE_SLOTS 32768u             /* a power of two */
 #define CACHE_BYTES 24
 #define CACHE_IDS 8
 

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/strbuf.h"
 #include "base/utf8.h"
+#include "io/unicode.h"
 
 #define MAX_PATTERN_BYTES 65536
 #define PIECE_BYTES ((size_t)1 << 20) /* normalised at a time */
@@ -263,9 +264,9 @@ static oct_status reserve_window(oct_pretokenizer_scratch *s, size_t n_bytes) {
     return OCT_OK;
 }
 
-/* Appends the piece's form C to the window. */
-static oct_status append_normalised(oct_pretokenizer_scratch *s, size_t *used, const char *piece,
-                                    size_t n_bytes) {
+/* Appends a piece's form C to the window. */
+static oct_status append_composed(oct_pretokenizer_scratch *s, size_t *used, const char *piece,
+                                  size_t n_bytes) {
     const utf8proc_option_t options = UTF8PROC_STABLE | UTF8PROC_COMPOSE;
     const uint8_t *bytes = (const uint8_t *)piece;
     utf8proc_ssize_t room = (utf8proc_ssize_t)s->code_point_capacity - 1;
@@ -290,6 +291,46 @@ static oct_status append_normalised(oct_pretokenizer_scratch *s, size_t *used, c
     memcpy(s->window + *used, s->code_points, (size_t)n);
     *used += (size_t)n;
     return OCT_OK;
+}
+
+/* The length of the valid UTF-8 before the first character that stays as it is; *n_after its own.
+ */
+static size_t length_to_compose(const char *text, size_t n_bytes, size_t *n_after) {
+    *n_after = 0;
+    for (size_t at = 0; at < n_bytes;) {
+        utf8proc_int32_t c = 0;
+        size_t length = char_length(text, at, n_bytes);
+        if (length > 1)
+            utf8proc_iterate((const uint8_t *)text + at, (utf8proc_ssize_t)length, &c);
+        if (oct_char_is_unnormalized((uint32_t)c)) {
+            *n_after = length;
+            return at;
+        }
+        at += length;
+    }
+    return n_bytes;
+}
+
+/* Appends a piece as normalising makes it: a character that stays as it is joins with none, so what
+ * lies on either side of it is composed apart. */
+static oct_status append_normalised(oct_pretokenizer_scratch *s, size_t *used, const char *piece,
+                                    size_t n_bytes) {
+    oct_status status = OCT_OK;
+    for (size_t at = 0; at < n_bytes && !status;) {
+        size_t n_after, n = length_to_compose(piece + at, n_bytes - at, &n_after);
+        if (n)
+            status = append_composed(s, used, piece + at, n);
+        at += n;
+        if (status || !n_after)
+            continue;
+        status = reserve_window(s, *used + n_after);
+        if (status)
+            break;
+        memcpy(s->window + *used, piece + at, n_after);
+        *used += n_after;
+        at += n_after;
+    }
+    return status;
 }
 
 /* Drops what is split already, but for what a pattern may look back at. */

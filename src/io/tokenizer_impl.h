@@ -64,7 +64,7 @@ struct oct_tokenizer {
     oct_bpe bpe;
     oct_pretokenizer pretokenizer;
     oct_added_token *added;
-    size_t n_added;
+    size_t n_added, added_capacity;
     oct_added_tree added_trees[2]; /* indexed by oct_added_token.normalized */
     bool *special_of;              /* by id: it's an added token that decode may skip */
     oct_whole_text whole;

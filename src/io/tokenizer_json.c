@@ -1,6 +1,8 @@
 /* Reading of tokenizer.json: vocabulary, merges and added tokens; see tokenizer.h and
  * tokenizer_reader.h. */
 #include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -226,18 +228,24 @@ static oct_status read_model(oct_tokenizer_reader *r, const json_t *root) {
 
 /* ---- added tokens ---- */
 
-static oct_status read_added_token(oct_tokenizer_reader *r, size_t i, const json_t *item) {
+/* Adds one; `place` is its key, for messages. */
+static oct_status add_token(oct_tokenizer_reader *r, const char *place, json_int_t id,
+                            const json_t *item) {
     oct_tokenizer *t = r->tokenizer;
-    const json_t *id_value = json_object_get(item, "id"),
-                 *content = json_object_get(item, "content");
-    json_int_t id = json_is_integer(id_value) ? json_integer_value(id_value) : -1;
+    const json_t *content = json_object_get(item, "content");
     if (!json_string_length(content) || id < 0 || id >= OCT_BPE_MAX_IDS)
-        return oct_fail(r->err, OCT_INVALID,
-                        "%s: added_tokens[%zu]: wrong form; expected an object with an id below "
-                        "%lld and a content",
-                        r->path, i, (long long)OCT_BPE_MAX_IDS);
+        return oct_fail(
+            r->err, OCT_INVALID,
+            "%s: %s: wrong form; expected an object with an id below %lld and a content", r->path,
+            place, (long long)OCT_BPE_MAX_IDS);
     const char *text = json_string_value(content);
+    oct_added_token *grown =
+        oct_grow_array(t->added, t->n_added, &t->added_capacity, sizeof *grown);
+    if (!grown)
+        return oct_fail_memory(r->err);
+    t->added = grown;
     oct_added_token *a = &t->added[t->n_added];
+    *a = (oct_added_token){.id = (int32_t)id};
     oct_status status = oct_reader_bool(r, item, "special", false, &a->special);
     if (!status)
         status = oct_reader_bool(r, item, "lstrip", false, &a->strip_left);
@@ -249,7 +257,6 @@ static oct_status read_added_token(oct_tokenizer_reader *r, size_t i, const json
         status = oct_reader_bool(r, item, "normalized", true, &a->normalized);
     if (status)
         return status;
-    a->id = (int32_t)id;
     a->content = oct_strdup(text);
     if (!a->content)
         return oct_fail_memory(r->err);
@@ -264,9 +271,8 @@ static oct_status read_added_token(oct_tokenizer_reader *r, size_t i, const json
     bool spelt;
     status = known < 0 ? add_spelt(r, a->id, text, strlen(text), &spelt) : OCT_INVALID;
     if (status == OCT_INVALID)
-        return oct_fail(r->err, status,
-                        "%s: added_tokens[%zu]: \"%s\" with id %d contradicts model.vocab", r->path,
-                        i, oct_show(text).text, (int)a->id);
+        return oct_fail(r->err, status, "%s: %s: \"%s\" with id %d contradicts model.vocab",
+                        r->path, place, oct_show(text).text, (int)a->id);
     return status ? oct_fail_memory(r->err) : OCT_OK;
 }
 
@@ -276,17 +282,62 @@ static oct_status read_added_tokens(oct_tokenizer_reader *r, const json_t *root)
         return OCT_OK;
     if (!json_is_array(list) || json_array_size(list) > MAX_ADDED)
         return oct_reader_wrong_type(r, "added_tokens", "a list of at most 65536", list);
-    r->tokenizer->added = oct_calloc_array(json_array_size(list), sizeof *r->tokenizer->added);
-    if (!r->tokenizer->added)
-        return oct_fail_memory(r->err);
     size_t i;
     json_t *item;
+    oct_status status = OCT_OK;
     json_array_foreach(list, i, item) {
-        oct_status status = read_added_token(r, i, item);
+        const json_t *id = json_object_get(item, "id");
+        char place[64];
+        snprintf(place, sizeof place, "added_tokens[%zu]", i);
+        status = add_token(r, place, json_is_integer(id) ? json_integer_value(id) : -1, item);
+        if (status)
+            break;
+    }
+    return status;
+}
+
+static bool is_added(const oct_tokenizer *t, json_int_t id, const char *content) {
+    for (size_t i = 0; i < t->n_added; i++)
+        if (t->added[i].id == id && strcmp(t->added[i].content, content) == 0)
+            return true;
+    return false;
+}
+
+/* transformers adds what tokenizer_config.json lists and tokenizer.json doesn't have. */
+static oct_status read_decoder_tokens(oct_tokenizer_reader *r, const json_t *config) {
+    json_t *list = json_object_get(config, "added_tokens_decoder"), *item;
+    const char *key;
+    if (!list || json_is_null(list))
+        return OCT_OK;
+    if (!json_is_object(list) || json_object_size(list) > MAX_ADDED)
+        return oct_reader_wrong_type(r, "added_tokens_decoder", "an object of at most 65536", list);
+    json_object_foreach(list, key, item) {
+        char place[96], *end;
+        long long id = strtoll(key, &end, 10);
+        const char *content = json_string_value(json_object_get(item, "content"));
+        snprintf(place, sizeof place, "added_tokens_decoder.%.20s", oct_show(key).text);
+        if (*key && !*end && content && is_added(r->tokenizer, id, content))
+            continue;
+        oct_status status = add_token(r, place, *key && !*end ? (json_int_t)id : -1, item);
         if (status)
             return status;
     }
     return OCT_OK;
+}
+
+static oct_status read_config_tokens(oct_tokenizer_reader *r, const char *folder) {
+    json_t *config = NULL;
+    char *path = folder ? oct_path_join(folder, "tokenizer_config.json") : NULL;
+    if (!path)
+        return folder ? oct_fail_memory(r->err) : OCT_OK;
+    oct_tokenizer_reader side = {.path = path, .tokenizer = r->tokenizer, .err = r->err};
+    oct_status status =
+        oct_path_exists(path) ? read_root(path, &config, &side.nul, r->err) : OCT_OK;
+    if (!status)
+        status = read_decoder_tokens(&side, config);
+    json_decref(config);
+    oct_free(path);
+    return status;
 }
 
 /* ---- the whole ---- */
@@ -323,6 +374,8 @@ oct_status oct_tokenizer_load(const char *path, oct_tokenizer **tokenizer, oct_e
         status = read_model(&r, root);
     if (!status)
         status = read_added_tokens(&r, root);
+    if (!status)
+        status = read_config_tokens(&r, folder);
     if (!status)
         status = oct_reader_pipeline(&r, root);
     if (!status)

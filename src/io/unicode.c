@@ -1,6 +1,7 @@
 /* Sets of characters by name: see unicode.h. */
 #include "io/unicode.h"
 
+#include <pthread.h>
 #include <string.h>
 #include <strings.h>
 
@@ -325,4 +326,23 @@ bool oct_char_is_space(uint32_t c) {
     return (c >= 0x9 && c <= 0xd) || c == 0x20 || c == 0x85 || c == 0xa0 || c == 0x1680 ||
            (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f ||
            c == 0x205f || c == 0x3000;
+}
+
+/* A bit a character: texts ask for every one of theirs. */
+enum { UNNORMALIZED_END = 0x1E700 };
+static uint64_t unnormalized[UNNORMALIZED_END / 64];
+static pthread_once_t unnormalized_once = PTHREAD_ONCE_INIT;
+
+static void fill_unnormalized(void) {
+    uint32_t at = 0;
+    for (size_t i = 0; i + 1 < LENGTH(unnormalized_toggles); i += 2) {
+        at += unnormalized_toggles[i];
+        for (uint32_t n = unnormalized_toggles[i + 1]; n > 0; n--, at++)
+            unnormalized[at / 64] |= (uint64_t)1 << at % 64;
+    }
+}
+
+bool oct_char_is_unnormalized(uint32_t c) {
+    pthread_once(&unnormalized_once, fill_unnormalized);
+    return c < UNNORMALIZED_END && unnormalized[c / 64] >> c % 64 & 1;
 }

@@ -48,5 +48,8 @@ const char *oct_char_set_stable_name(const oct_char_set *set);
 /* \w and \s of the Rust library, which looks at the neighbours of added tokens. */
 bool oct_char_is_word(uint32_t c);
 bool oct_char_is_space(uint32_t c);
+/* Whether the reference library's NFC, whose Unicode is older than its patterns', takes the
+ * character for one that is neither reordered nor decomposed, which today's Unicode doesn't. */
+bool oct_char_is_unnormalized(uint32_t c);
 
 #endif

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/strbuf.h"
 #include "base/utf8.h"
+#include "io/bpe.h"
 #include "io/unicode.h"
 
 #define MAX_PATTERN_BYTES 65536
@@ -40,14 +41,15 @@ oct_status oct_pretokenizer_add_split(oct_pretokenizer *p, const char *pattern, 
                         MAX_PATTERN_BYTES, n_bytes);
     oct_status status = oct_regex_compile(pattern, n_bytes, kind, place, &regex, err);
     if (status == OCT_OK)
-        status = add_stage(p, (oct_pretokenizer_stage){regex, split}, place, err);
+        status = add_stage(p, (oct_pretokenizer_stage){OCT_STAGE_SPLIT, regex, split}, place, err);
     if (status != OCT_OK)
         oct_regex_free(regex);
     return status;
 }
 
-oct_status oct_pretokenizer_add_space(oct_pretokenizer *p, const char *place, oct_error *err) {
-    return add_stage(p, (oct_pretokenizer_stage){0}, place, err);
+oct_status oct_pretokenizer_add_step(oct_pretokenizer *p, oct_stage_kind kind, const char *place,
+                                     oct_error *err) {
+    return add_stage(p, (oct_pretokenizer_stage){.kind = kind}, place, err);
 }
 
 void oct_pretokenizer_free(oct_pretokenizer *p) {
@@ -59,8 +61,9 @@ void oct_pretokenizer_free(oct_pretokenizer *p) {
 void oct_pretokenizer_scratch_free(oct_pretokenizer_scratch *s) {
     for (int i = 0; i < OCT_MAX_STAGES; i++) {
         oct_regex_scratch_free(&s->searches[i]);
-        oct_strbuf_free(&s->spaced[i]);
+        oct_strbuf_free(&s->changed[i]);
     }
+    oct_strbuf_free(&s->unspelt);
     oct_free(s->window);
     oct_free(s->code_points);
     *s = (oct_pretokenizer_scratch){0};
@@ -74,6 +77,7 @@ typedef struct splitter {
     oct_word_sink sink;
     void *user;
     bool continued; /* bytes that aren't UTF-8 came before: no space belongs there */
+    bool spelt;     /* pieces are spelt now */
     oct_error *err;
 } splitter;
 
@@ -177,13 +181,42 @@ static oct_status split_at_matches(splitter *r, int stage, const char *text, siz
 }
 
 static oct_status put_space(splitter *r, int stage, const char *piece, size_t n_bytes) {
-    oct_strbuf *spaced = &r->scratch->spaced[stage];
+    oct_strbuf *spaced = &r->scratch->changed[stage];
     if (piece[0] == ' ' || (stage == 0 && r->continued))
         return pass_on(r, stage + 1, piece, n_bytes);
     spaced->length = 0;
     oct_strbuf_append(spaced, " ", 1);
     oct_strbuf_append(spaced, piece, n_bytes);
     return spaced->failed ? OCT_NO_MEMORY : pass_on(r, stage + 1, spaced->text, spaced->length);
+}
+
+static oct_status spell(splitter *r, int stage, const char *piece, size_t n_bytes) {
+    oct_strbuf *spelt = &r->scratch->changed[stage];
+    spelt->length = 0;
+    for (size_t i = 0; i < n_bytes; i++) {
+        char c[4];
+        utf8proc_ssize_t n = utf8proc_encode_char(
+            (utf8proc_int32_t)oct_bpe_char_of_byte((uint8_t)piece[i]), (uint8_t *)c);
+        oct_strbuf_append(spelt, c, (size_t)n);
+    }
+    if (spelt->failed)
+        return OCT_NO_MEMORY;
+    r->spelt = true;
+    oct_status status = pass_on(r, stage + 1, spelt->text, spelt->length);
+    r->spelt = false;
+    return status;
+}
+
+static oct_status hand_over(splitter *r, const char *word, size_t n_bytes) {
+    oct_strbuf *bytes = &r->scratch->unspelt;
+    if (!r->spelt)
+        return r->sink(r->user, word, n_bytes, r->err);
+    bytes->length = 0;
+    oct_strbuf_append(bytes, word, n_bytes); /* room: bytes are fewer than their spelling has */
+    if (bytes->failed)
+        return OCT_NO_MEMORY;
+    int64_t n = oct_bpe_unspell(word, n_bytes, bytes->text);
+    return r->sink(r->user, bytes->text, n > 0 ? (size_t)n : 0, r->err);
 }
 
 /* Splits text[start..end) from stage on; what lies before start may be looked back at. Where the
@@ -193,9 +226,11 @@ static oct_status split(splitter *r, int stage, const char *text, size_t start, 
                         oct_text_end ends, size_t *stop) {
     *stop = end;
     if (stage == r->p->n_stages)
-        return r->sink(r->user, text + start, end - start, r->err);
-    if (!r->p->stages[stage].regex)
+        return hand_over(r, text + start, end - start);
+    if (r->p->stages[stage].kind == OCT_STAGE_SPACE)
         return put_space(r, stage, text + start, end - start);
+    if (r->p->stages[stage].kind == OCT_STAGE_SPELL)
+        return spell(r, stage, text + start, end - start);
     return split_at_matches(r, stage, text, start, end, ends, stop);
 }
 
@@ -431,7 +466,7 @@ oct_status oct_pretokenizer_normalize(const oct_pretokenizer *p, oct_pretokenize
 oct_status oct_pretokenize(const oct_pretokenizer *p, oct_pretokenizer_scratch *scratch,
                            const char *text, size_t n_bytes, oct_word_sink sink, void *user,
                            oct_error *err) {
-    splitter r = {p, scratch, sink, user, false, err};
+    splitter r = {.p = p, .scratch = scratch, .sink = sink, .user = user, .err = err};
     oct_status status = OCT_OK;
     for (size_t at = 0; at < n_bytes && !status;) {
         bool ascii;

@@ -42,8 +42,15 @@ typedef struct oct_split {
 } oct_split;
 
 /* A step of a pre-tokenizer. */
+typedef enum oct_stage_kind {
+    OCT_STAGE_SPLIT,
+    OCT_STAGE_SPACE, /* a space is put before a piece that doesn't begin with one */
+    OCT_STAGE_SPELL  /* later steps see a piece's bytes spelt as in a vocabulary (bpe.h) */
+} oct_stage_kind;
+
 typedef struct oct_pretokenizer_stage {
-    oct_regex *regex; /* NULL: a space is put before a piece that doesn't begin with one */
+    oct_stage_kind kind;
+    oct_regex *regex; /* of a split */
     oct_split split;
 } oct_pretokenizer_stage;
 
@@ -60,14 +67,15 @@ void oct_pretokenizer_free(oct_pretokenizer *pretokenizer);
 oct_status oct_pretokenizer_add_split(oct_pretokenizer *pretokenizer, const char *pattern,
                                       size_t n_bytes, oct_pattern_kind kind, oct_split split,
                                       const char *place, oct_error *err);
-/* Adds a step that puts a space before each piece that doesn't begin with one. */
-oct_status oct_pretokenizer_add_space(oct_pretokenizer *pretokenizer, const char *place,
-                                      oct_error *err);
+/* Adds a step of another kind; spelling is added at most once. */
+oct_status oct_pretokenizer_add_step(oct_pretokenizer *pretokenizer, oct_stage_kind kind,
+                                     const char *place, oct_error *err);
 
 /* Memory of one thread: zero-initialised, filled at need. */
 typedef struct oct_pretokenizer_scratch {
     oct_regex_scratch searches[OCT_MAX_STAGES];
-    oct_strbuf spaced[OCT_MAX_STAGES]; /* a piece with the space that its stage puts before it */
+    oct_strbuf changed[OCT_MAX_STAGES]; /* a piece as its stage makes it */
+    oct_strbuf unspelt;                 /* a word's bytes again */
     char *window;
     int32_t *code_points;
     size_t window_capacity, code_point_capacity;

@@ -89,15 +89,15 @@ static oct_status add_split(oct_tokenizer_reader *r, const char *pattern, size_t
     return status;
 }
 
-static oct_status add_space(oct_tokenizer_reader *r, const char *key) {
+static oct_status add_step(oct_tokenizer_reader *r, oct_stage_kind kind, const char *key) {
     oct_tokenizer *t = r->tokenizer;
     oct_strbuf place = {0};
     put_place(r, key, "", &place);
     oct_status status = place.failed
                             ? oct_fail_memory(r->err)
-                            : oct_pretokenizer_add_space(&t->pretokenizer, place.text, r->err);
+                            : oct_pretokenizer_add_step(&t->pretokenizer, kind, place.text, r->err);
     oct_strbuf_free(&place);
-    t->hash = XXH64(" ", 1, t->hash);
+    t->hash = XXH64(kind == OCT_STAGE_SPACE ? " " : "spell", 1, t->hash);
     return status;
 }
 
@@ -107,7 +107,7 @@ static oct_status read_byte_level(oct_tokenizer_reader *r, const json_t *part, c
     if (!status)
         status = oct_reader_bool(r, part, "use_regex", true, &use_regex);
     if (!status && leading_space)
-        status = add_space(r, key);
+        status = add_step(r, OCT_STAGE_SPACE, key);
     if (!status && use_regex)
         status = add_split(r, oct_gpt2_pattern, strlen(oct_gpt2_pattern), OCT_PATTERN_REGEX,
                            (oct_split){.behavior = OCT_SPLIT_ISOLATED}, key);
@@ -187,10 +187,6 @@ static oct_status read_punctuation(oct_tokenizer_reader *r, const json_t *part, 
 }
 
 static oct_status read_pre_tokenizer(oct_tokenizer_reader *r, const json_t *part, const char *key) {
-    if (r->byte_level) /* later parts would see the spelling of bytes, not the text */
-        return oct_fail(r->err, OCT_INVALID,
-                        "%s: %s: not supported; expected ByteLevel to be the last part", r->path,
-                        key);
     static const struct {
         const char *type;
         oct_part_reader read;
@@ -198,6 +194,16 @@ static oct_status read_pre_tokenizer(oct_tokenizer_reader *r, const json_t *part
                  {"Split", read_split},
                  {"Digits", read_digits},
                  {"Punctuation", read_punctuation}};
+    oct_status status = OCT_OK;
+    if (r->byte_level && strcmp(oct_reader_type(part), "ByteLevel") == 0)
+        return oct_fail(r->err, OCT_INVALID, "%s: %s: not supported; expected one ByteLevel part",
+                        r->path, key);
+    if (r->byte_level && !r->spelt) { /* parts behind it see the spelling of bytes */
+        r->spelt = true;
+        status = add_step(r, OCT_STAGE_SPELL, key);
+    }
+    if (status)
+        return status;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(oct_reader_type(part), kinds[i].type) == 0)
             return kinds[i].read(r, part, key);

@@ -17,6 +17,7 @@ typedef struct oct_tokenizer_reader {
     const char *path; /* of the file that is read, for messages */
     oct_tokenizer *tokenizer;
     bool byte_level; /* the pre-tokenizer spells bytes */
+    bool spelt;      /* ... and parts behind it see that */
     uint32_t nul;    /* the character that stands for NUL in the parsed file, 0: none */
     oct_error *err;
 } oct_tokenizer_reader;

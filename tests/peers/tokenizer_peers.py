@@ -81,7 +81,7 @@ def random_text(rng):
         return "".join(chr(rng.choice([rng.randrange(0x80), rng.randrange(0x3000), rng.randrange(0xE000, 0x10FFFF)]))
                        for _ in range(rng.randrange(1, 30)))
     parts = list("abcdefghijklmnopqrstuvwxyzABCXYZ0123456789      .,:;!?'\"()[]{}#$%&*+-/<=>@^_`|~\n\n\t\r") + list(NEWER)
-    parts += ["'s", "'LL", "\u017f", "e\u0301", "\u00e9", "<s>", "</s>", "<extra_1>", "caf\u00e9", "cafe\u0301", "\u4e2d\u6587",
+    parts += ["\u0e4a\u1ace", "\u07fd\u0316", "\u0345\u0898", "'s", "'LL", "\u017f", "e\u0301", "\u00e9", "<s>", "</s>", "<extra_1>", "caf\u00e9", "cafe\u0301", "\u4e2d\u6587",
               "\u3042\u30a2", "\u0661\u0662", "\u00b2\u00bd", "\u0939\u093f\u0928\u094d\u0926\u0940", "\u200d", "\u2028", "\u00a0",
               "\u3000", "\U0001F1E9\U0001F1EA", "the ", " and", "123456", "---"]
     return "".join(rng.choice(parts) for _ in range(rng.randrange(1, 60)))
@@ -126,6 +126,8 @@ def made_of_parts():
     yield "truncation", tokenizer
     tokenizer.enable_truncation(7, direction="left")
     yield "left truncation", tokenizer
+    yield "falcon", make(pre_tokenizers.Sequence([pre_tokenizers.Punctuation("contiguous"), pre_tokenizers.ByteLevel(add_prefix_space=False),
+                                                  pre_tokenizers.Digits(), pre_tokenizers.Split(Regex("[0-9][0-9][0-9]"), "isolated")]))
     yield "unknown bytes", make(pre_tokenizers.ByteLevel(add_prefix_space=False), unk="<unk>", alphabet=[], size=40)
 
 

@@ -221,6 +221,50 @@ static void given_a_special_tokens_map_it_names_the_ends(void **state) {
     oct_tokenizer_free(t);
 }
 
+static void given_tokens_in_the_config_beside_it_they_are_added(void **state) {
+    (void)state;
+    assert_int_equal(oct_make_folders("decoder", NULL), OCT_OK);
+    put_tokenizer("decoder/tokenizer.json", "", "",
+                  "\"added_tokens\":[{\"id\":300,\"content\":\"<a>\"}]," BYTE_LEVEL);
+    put_text("decoder/tokenizer_config.json", "{\"added_tokens_decoder\":{\"300\":{\"content\":\"<"
+                                              "a>\"},\"400\":{\"content\":\"<b>\",\"special\":true,"
+                                              "\"normalized\":false}},\"bos_token\":\"<b>\"}");
+    oct_tokenizer *t = load("decoder");
+    assert_ids(t, "<a>x<b>", 300, 'x', 400);
+    assert_int_equal(oct_tokenizer_bos(t), 400);
+    oct_tokenizer_free(t);
+    oct_error err = {0};
+    put_text("decoder/tokenizer_config.json",
+             "{\"added_tokens_decoder\":{\"x\":{\"content\":\"<b>\"}}}");
+    assert_int_equal(oct_tokenizer_load("decoder", &t, &err), OCT_INVALID);
+    assert_contains(err.message, "tokenizer_config.json: added_tokens_decoder.x");
+}
+
+/* U+1ACE is a mark of a class below U+0E4A's, but newer than the reference library's NFC. */
+static void given_a_mark_that_its_nfc_does_not_know_it_stays_where_it_is(void **state) {
+    (void)state;
+    put_tokenizer("t.json", "", "", "\"normalizer\":{\"type\":\"NFC\"}," BYTE_LEVEL);
+    oct_tokenizer *t = load("t.json");
+    assert_ids(t, "\xe0\xb9\x8a\xe1\xab\x8e", 0xe0, 0xb9, 0x8a, 0xe1, 0xab, 0x8e);
+    assert_ids(t, "e\xcc\x81\xdf\xbd", 0xc3, 0xa9, 0xdf, 0xbd); /* what is before it is composed */
+    oct_tokenizer_free(t);
+}
+
+/* As Falcon has it: digits and a pattern behind ByteLevel cut what bytes are spelt as. */
+static void given_parts_behind_byte_level_they_cut_the_spelling(void **state) {
+    (void)state;
+    put_tokenizer(
+        "t.json", ",\"12\":256,\"34\":257,\"45\":258", "\"1 2\",\"4 5\",\"3 4\"",
+        "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\","
+        "\"add_prefix_space\":false,\"use_regex\":false},{\"type\":\"Digits\",\"individual_"
+        "digits\":"
+        "false},{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[0-9][0-9][0-9]\"},\"behavior\":"
+        "\"Isolated\",\"invert\":false}]}");
+    oct_tokenizer *t = load("t.json");
+    assert_ids(t, "12345 x", 256, '3', 258, ' ', 'x'); /* 123 | 45 |  x */
+    oct_tokenizer_free(t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(given_numbers_beyond_json_a_tokenizer_loads),
@@ -236,6 +280,9 @@ int main(void) {
             given_a_longer_token_that_may_not_stand_there_the_shorter_one_is_not_tried),
         cmocka_unit_test(given_thousands_of_added_tokens_each_is_found),
         cmocka_unit_test(given_a_special_tokens_map_it_names_the_ends),
+        cmocka_unit_test(given_tokens_in_the_config_beside_it_they_are_added),
+        cmocka_unit_test(given_a_mark_that_its_nfc_does_not_know_it_stays_where_it_is),
+        cmocka_unit_test(given_parts_behind_byte_level_they_cut_the_spelling),
     };
     return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }

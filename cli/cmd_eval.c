@@ -79,7 +79,7 @@ static oct_status eval(const cli_args *args, const eval_options *options, oct_er
 }
 
 oct_status cli_eval(int argc, char **argv, oct_error *err) {
-    eval_options values = {.batch = 8};
+    eval_options values = {0};
     const cli_option options[] = {
         {"limit", CLI_INTEGER, &values.limit, "N",
          "the text's first N tokens at most, in whole sequences; default: all", 1, 9e15},
@@ -88,7 +88,9 @@ oct_status cli_eval(int argc, char **argv, oct_error *err) {
          0, 0},
         {"seq-len", CLI_INTEGER, &values.seq_len, "N", "tokens a sequence; default: training's", 1,
          1 << 24},
-        {"batch", CLI_INTEGER, &values.batch, "N", "sequences at a time; default: 8", 1, 1 << 20},
+        {"batch", CLI_INTEGER, &values.batch, "N",
+         "sequences at a time; default: 8; without a TEXT, validation.local_batch_size", 1,
+         1 << 20},
         {"tokenizer", CLI_NAME, &values.tokenizer, "PATH",
          "default: the one of the training, or the folder's", 0, 0},
         {"json", CLI_FLAG, &values.json, NULL, "print JSON", 0, 0}};

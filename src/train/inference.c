@@ -12,11 +12,33 @@
 #include "base/checked.h"
 #include "base/fs.h"
 #include "base/rng.h"
+#include "base/strbuf.h"
 #include "io/dataset.h"
 #include "train/setup.h"
 #include "train/validate.h"
 
 /* ---- opening ---- */
+
+/* The amaxes that delayed recipes scale by, as the last step of the training left them: without
+ * them the scales were others. Weights alone, or another recipe's, have none. */
+static oct_status read_histories(const oct_inference *inference, const oct_checkpoint *from,
+                                 oct_error *err) {
+    const oct_plan *plan = oct_conversion_plan(inference->conversion);
+    oct_status status = OCT_OK;
+    for (int64_t i = 0; from && i < plan->n_rows && status == OCT_OK; i++) {
+        oct_tensor history = oct_plan_row_history(&plan->rows[i]);
+        oct_strbuf name = {0};
+        if (!history.data)
+            continue;
+        oct_strbuf_printf(&name, "%s.amax_history", plan->rows[i].module->name);
+        if (name.failed)
+            status = oct_fail_memory(err);
+        else if (oct_checkpoint_tensor_find(from, OCT_CHECKPOINT_OPTIMIZER, name.text))
+            status = oct_checkpoint_copy(from, OCT_CHECKPOINT_OPTIMIZER, name.text, &history, err);
+        oct_strbuf_free(&name);
+    }
+    return status;
+}
 
 static oct_status create_model(oct_inference *inference, const oct_model_source *from,
                                int64_t max_len, oct_error *err) {
@@ -32,6 +54,8 @@ static oct_status create_model(oct_inference *inference, const oct_model_source 
         status = oct_conversion_create(job, inference->model, &inference->conversion, err);
     if (status == OCT_OK)
         status = oct_conversion_apply(inference->conversion, err);
+    if (status == OCT_OK)
+        status = read_histories(inference, from->checkpoint, err);
     if (status != OCT_OK)
         return status;
     if (oct_weights_create(&inference->weights) != OCT_OK ||
@@ -185,6 +209,15 @@ static int64_t choose_seq_len(const oct_inference *inference, const oct_inferenc
                       : inference->source->job.validation.seq_len;
 }
 
+/* A scale of a whole tensor depends on what is in the batch: what training held out is read as
+ * training's validation does. */
+static int64_t choose_batch_size(const oct_inference *inference, const oct_inference_data *data) {
+    enum { SEQUENCES = 8 };
+    if (data->batch_size > 0)
+        return data->batch_size;
+    return data->path ? SEQUENCES : inference->source->job.validation.local_batch_size;
+}
+
 oct_status oct_inference_evaluate(oct_inference *inference, const oct_inference_data *data,
                                   const char **path, oct_loss_sum *total, oct_error *err) {
     oct_dataset *dataset = NULL;
@@ -214,7 +247,7 @@ oct_status oct_inference_evaluate(oct_inference *inference, const oct_inference_
         .model = inference->model,
         .step = inference->step,
         .dataset = dataset,
-        .batch_size = data->batch_size,
+        .batch_size = choose_batch_size(inference, data),
         .n_sequences = data->max_tokens > 0 ? oct_min_i64(n, data->max_tokens / seq_len) : n,
         .progress = data->progress,
         .progress_user = data->progress_user};

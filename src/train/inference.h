@@ -39,7 +39,7 @@ typedef struct oct_inference_data {
     const char *path;      /* a text, JSONL or packed file or a folder of them; NULL: the validation
                               data of the training, which it held out of the text or had apart */
     int64_t seq_len;       /* 0: training's, or validation's for its data */
-    int64_t batch_size;    /* sequences at a time */
+    int64_t batch_size;    /* sequences at a time; 0: 8, of the validation data as in training */
     int64_t max_tokens;    /* in whole sequences; 0: all */
     oct_progress progress; /* NULL: none */
     void *progress_user;

@@ -43,16 +43,20 @@ static oct_status train(const twin *t, result *r) {
     oct_job job = {0};
     oct_trainer *trainer = NULL;
     oct_validation validation = {0};
-    oct_status status =
-        oct_variant_load(t->config, t->overrides, t->n_overrides, t->recipe, &job, &r->err);
+    oct_variant_overrides told;
+    oct_status status = oct_variant_load_told(t->config, t->overrides, t->n_overrides, t->recipe,
+                                              &job, &told, &r->err);
     const oct_trainer_options options = {.start = OCT_START_FRESH,
                                          .cache_folder = t->cache_folder,
-                                         .overrides = t->overrides,
-                                         .n_overrides = t->n_overrides,
+                                         .overrides = told.all,
+                                         .n_overrides = told.n,
+                                         .n_recipe_overrides = told.n_own,
                                          .progress = cli_progress,
                                          .stop = cli_stop_asked};
     if (status == OCT_OK)
         status = oct_trainer_create(&job, &options, &trainer, &r->err);
+    if (status == OCT_OK && t->ready)
+        status = t->ready(t->ready_user, &r->err);
     cli_stop_at_a_step();
     if (status == OCT_OK)
         status = oct_trainer_run(trainer, &r->err);
@@ -70,6 +74,7 @@ static oct_status train(const twin *t, result *r) {
         r->steps = oct_trainer_steps_done(trainer);
     oct_trainer_destroy(trainer);
     oct_job_free(&job);
+    oct_variant_overrides_free(&told);
     return status;
 }
 

@@ -14,6 +14,9 @@ typedef struct twin {
     const char *const *overrides;
     int n_overrides;
     const char *cache_folder; /* tokenized texts, shared by all runs */
+    /* Called in the run's own process once nothing but training is left to do; NULL: not. */
+    oct_status (*ready)(void *user, oct_error *err);
+    void *ready_user;
     /* out */
     oct_status status;
     oct_error err; /* when status isn't OCT_OK */

@@ -68,11 +68,11 @@ static char *render_state(const oct_trainer *t) {
     char seed[32];
     snprintf(seed, sizeof seed, "%" PRIu64, t->seed);
     json_t *state = json_pack(
-        "{s:i, s:I, s:I, s:I, s:s, s:b, s:s?, s:o, s:s}", "version", OCT_STATE_VERSION, "steps_done",
-        (json_int_t)t->steps_done, "n_consumed", (json_int_t)t->n_consumed, "n_tokens_seen",
-        (json_int_t)t->n_tokens_seen, "seed", seed, "model_only", is_model_only(t), "tokenizer",
-        oct_portable_tokenizer(&t->files), "overrides", list_overrides(t), "rules",
-        oct_job_rules(t->job)->name);
+        "{s:i, s:I, s:I, s:I, s:s, s:b, s:s?, s:o, s:i, s:s}", "version", OCT_STATE_VERSION,
+        "steps_done", (json_int_t)t->steps_done, "n_consumed", (json_int_t)t->n_consumed,
+        "n_tokens_seen", (json_int_t)t->n_tokens_seen, "seed", seed, "model_only", is_model_only(t),
+        "tokenizer", oct_portable_tokenizer(&t->files), "overrides", list_overrides(t),
+        "recipe_overrides", t->options.n_recipe_overrides, "rules", oct_job_rules(t->job)->name);
     bool whole = state && put_sources(t, state) == 0 && put_model(t, state) == 0;
     char *text = whole ? json_dumps(state, JSON_INDENT(1)) : NULL;
     json_decref(state);

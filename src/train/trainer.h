@@ -42,8 +42,9 @@ typedef struct oct_trainer_options {
     oct_start start;
     oct_colour colour;            /* of the log's step lines */
     const char *cache_folder;     /* of tokenized texts; NULL: <dump_folder>/cache */
-    const char *const *overrides; /* the command line's, kept in checkpoints beside the job file; */
-    int n_overrides;              /* borrowed for the trainer's life */
+    const char *const *overrides; /* that the job was loaded with, kept in checkpoints beside the */
+    int n_overrides;              /* job file; borrowed for the trainer's life */
+    int n_recipe_overrides;       /* so many of the last of them a recipe put in: variant.h */
     oct_progress progress;        /* of tokenizing and of the loop; NULL: none */
     void *progress_user;
     oct_stop_query stop; /* NULL on all ranks: never */

@@ -11,13 +11,6 @@
 #include "quant/recipe.h"
 #include "train/rules_record.h"
 
-enum { MAX_EXTRA = 4 };
-
-typedef struct extras {
-    oct_strbuf text[MAX_EXTRA];
-    int n;
-} extras;
-
 static const char *const high_precision[] = {"bf16", "fp32"};
 enum { N_HIGH_PRECISION = sizeof high_precision / sizeof high_precision[0] };
 
@@ -58,16 +51,20 @@ static void put_converters(const oct_job *job, bool quantize, oct_strbuf *b) {
         oct_strbuf_puts(b, ",quantize.grouped_mm.mx");
 }
 
-static void titan_extras(const oct_job *job, const char *recipe, extras *e) {
+static void put_activation(const char *recipe, oct_variant_overrides *o) {
+    oct_strbuf_printf(&o->own[o->n_own++], "--training.mixed_precision_param=%s",
+                      strcasecmp(recipe, "fp32") == 0 ? "float32" : "bfloat16");
+}
+
+static void put_titan(const oct_job *job, const char *recipe, oct_variant_overrides *o) {
     bool quantize = !is_high_precision(recipe);
-    put_converters(job, quantize, &e->text[e->n++]);
+    put_converters(job, quantize, &o->own[o->n_own++]);
     if (quantize) {
-        oct_strbuf_printf(&e->text[e->n++], "--quantize.linear.mx.recipe_name=%s", recipe);
-        oct_strbuf_printf(&e->text[e->n++], "--quantize.grouped_mm.mx.recipe_name=%s", recipe);
+        oct_strbuf_printf(&o->own[o->n_own++], "--quantize.linear.mx.recipe_name=%s", recipe);
+        oct_strbuf_printf(&o->own[o->n_own++], "--quantize.grouped_mm.mx.recipe_name=%s", recipe);
         return;
     }
-    oct_strbuf_printf(&e->text[e->n++], "--training.mixed_precision_param=%s",
-                      strcasecmp(recipe, "fp32") == 0 ? "float32" : "bfloat16");
+    put_activation(recipe, o);
 }
 
 /* Whether the overrides hold `--key` or `--key=...`. */
@@ -81,14 +78,17 @@ static bool overrides_set(const char *const *overrides, int n, const char *key) 
 }
 
 /* A recipe that the command line gives linears or experts alone would win over the variant's. */
-static void mindspeed_extras(const char *const *overrides, int n, const char *recipe, extras *e) {
+static void put_mindspeed(const char *const *overrides, int n, const char *recipe,
+                          oct_variant_overrides *o) {
     static const char *const keys[] = {"--quantize.linear.mx.recipe_name",
                                        "--quantize.grouped_mm.mx.recipe_name"};
     for (size_t i = 0; i < 2 && !is_high_precision(recipe); i++)
         if (overrides_set(overrides, n, keys[i]))
-            oct_strbuf_printf(&e->text[e->n++], "%s=%s", keys[i], recipe);
-    oct_strbuf_printf(&e->text[e->n++], "--training.quantization_plan.recipe_name=%s",
+            oct_strbuf_printf(&o->own[o->n_own++], "%s=%s", keys[i], recipe);
+    oct_strbuf_printf(&o->own[o->n_own++], "--training.quantization_plan.recipe_name=%s",
                       is_high_precision(recipe) ? "none" : recipe);
+    if (is_high_precision(recipe))
+        put_activation(recipe, o);
 }
 
 static oct_status load(const char *path, const char *const *overrides, int n, oct_job *job,
@@ -98,54 +98,71 @@ static oct_status load(const char *path, const char *const *overrides, int n, oc
     return oct_job_load(path, overrides, n, job, err);
 }
 
-static oct_status load_with(const char *path, const char *const *overrides, int n, const extras *e,
-                            oct_job *job, oct_error *err) {
-    oct_status status = OCT_OK;
-    const char **all = oct_malloc_array((size_t)(n + e->n) + 1, sizeof *all);
-    if (!all)
+/* The given overrides, and after them those that the recipe put in. */
+static oct_status list_all(const char *const *overrides, int n, oct_variant_overrides *o,
+                           oct_error *err) {
+    o->all = oct_malloc_array((size_t)(n + o->n_own) + 1, sizeof *o->all);
+    if (!o->all)
         return oct_fail_memory(err);
     for (int i = 0; i < n; i++)
-        all[i] = overrides[i];
-    for (int i = 0; i < e->n && status == OCT_OK; i++) {
-        all[n + i] = e->text[i].text;
-        if (e->text[i].failed)
-            status = oct_fail_memory(err);
+        o->all[o->n++] = overrides[i];
+    for (int i = 0; i < o->n_own; i++) {
+        o->all[o->n++] = o->own[i].text;
+        if (o->own[i].failed)
+            return oct_fail_memory(err);
     }
-    if (status == OCT_OK)
-        status = load(path, all, n + e->n, job, err);
-    oct_free(all);
-    return status;
+    return OCT_OK;
 }
 
-oct_status oct_variant_load(const char *path, const char *const *overrides, int n_overrides,
-                            const char *recipe, oct_job *job, oct_error *err) {
-    extras e = {0};
+static oct_status load_in_recipe(const char *path, const char *const *overrides, int n,
+                                 const char *recipe, oct_job *job, oct_variant_overrides *o,
+                                 oct_error *err) {
+    if (job->form == OCT_JOB_MINDSPEED)
+        put_mindspeed(overrides, n, recipe, o);
+    else
+        put_titan(job, recipe, o);
+    oct_job_free(job);
+    oct_status status = list_all(overrides, n, o, err);
+    return status ? status : load(path, o->all, o->n, job, err);
+}
+
+oct_status oct_variant_load_told(const char *path, const char *const *overrides, int n_overrides,
+                                 const char *recipe, oct_job *job, oct_variant_overrides *told,
+                                 oct_error *err) {
     oct_recipe parsed;
     oct_status status = OCT_OK;
     *job = (oct_job){0};
+    *told = (oct_variant_overrides){0};
     if (recipe && !is_high_precision(recipe))
         status = oct_recipe_parse_beside(recipe, high_precision, N_HIGH_PRECISION, &parsed, err);
     if (status == OCT_OK)
         status = load(path, overrides, n_overrides, job, err);
-    if (status != OCT_OK || !recipe)
+    if (status != OCT_OK)
         return status;
-    if (job->form == OCT_JOB_MINDSPEED)
-        mindspeed_extras(overrides, n_overrides, recipe, &e);
-    else
-        titan_extras(job, recipe, &e);
-    oct_job_free(job);
-    status = load_with(path, overrides, n_overrides, &e, job, err);
-    if (status == OCT_OK && job->form == OCT_JOB_MINDSPEED && is_high_precision(recipe))
-        job->training.mixed_precision_param =
-            strcasecmp(recipe, "fp32") == 0 ? OCT_JOB_FLOAT32 : OCT_JOB_BFLOAT16;
-    for (int i = 0; i < e.n; i++)
-        oct_strbuf_free(&e.text[i]);
+    return recipe ? load_in_recipe(path, overrides, n_overrides, recipe, job, told, err)
+                  : list_all(overrides, n_overrides, told, err);
+}
+
+void oct_variant_overrides_free(oct_variant_overrides *told) {
+    for (int i = 0; i < told->n_own; i++)
+        oct_strbuf_free(&told->own[i]);
+    oct_free(told->all);
+    *told = (oct_variant_overrides){0};
+}
+
+oct_status oct_variant_load(const char *path, const char *const *overrides, int n_overrides,
+                            const char *recipe, oct_job *job, oct_error *err) {
+    oct_variant_overrides told;
+    oct_status status =
+        oct_variant_load_told(path, overrides, n_overrides, recipe, job, &told, err);
+    oct_variant_overrides_free(&told);
     return status;
 }
 
 /* The command line that the run had, from state.json, but for the job file's name: the checkpoint
- * has the file. Borrowed from `state`. */
-static oct_status read_overrides(const oct_checkpoint *from, const json_t *state,
+ * has the file. In another recipe what the run's own recipe put in, the last ones, is left out.
+ * Borrowed from `state`. */
+static oct_status read_overrides(const oct_checkpoint *from, const json_t *state, bool other_recipe,
                                  const char ***overrides, int *n, oct_error *err) {
     const json_t *list = json_object_get(state, "overrides");
     size_t size = json_array_size(list);
@@ -161,6 +178,15 @@ static oct_status read_overrides(const oct_checkpoint *from, const json_t *state
     if ((list && !json_is_array(list)) || (size_t)*n < size)
         return oct_fail(err, OCT_INVALID, "%s/state.json: overrides: expected a list of texts",
                         oct_checkpoint_path(from));
+    const json_t *entry = json_object_get(state, "recipe_overrides"); /* older ones have none */
+    json_int_t n_recipe = json_integer_value(entry);
+    if ((entry && !json_is_integer(entry)) || n_recipe < 0 || n_recipe > *n)
+        return oct_fail(err, OCT_INVALID,
+                        "%s/state.json: recipe_overrides: expected how many of the overrides a "
+                        "recipe put in",
+                        oct_checkpoint_path(from));
+    if (other_recipe)
+        *n -= (int)n_recipe;
     *n = oct_job_without_config_file(*overrides, *n);
     return OCT_OK;
 }
@@ -186,8 +212,8 @@ oct_status oct_variant_load_saved(const oct_checkpoint *from, const char *recipe
                         oct_checkpoint_path(from));
     json_t *state = json_loads(oct_checkpoint_state(from), 0, NULL);
     char *path = oct_path_join(oct_checkpoint_path(from), oct_checkpoint_config_name(from));
-    oct_status status =
-        path ? read_overrides(from, state, &overrides, &n, err) : oct_fail_memory(err);
+    oct_status status = path ? read_overrides(from, state, recipe != NULL, &overrides, &n, err)
+                             : oct_fail_memory(err);
     if (status == OCT_OK)
         status = oct_variant_load(path, overrides, n, recipe, job, err);
     if (status == OCT_OK)

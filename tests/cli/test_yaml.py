@@ -239,5 +239,22 @@ training:
         self.assertAlmostEqual(wire["converted_to_bf16"], 1.03125)  # recompute: on-demand became all
 
 
+    def test_given_a_compare_each_checkpoint_evaluates_to_the_loss_that_was_logged(self):
+        for config in (DENSE, EXPERTS):
+            self.job(config, recipe="hif8_15_224")
+            recipes, logged = ("bf16", "fp32", "mxfp8", "hif8"), {}
+            # A recipe for linears alone on the command line would win over the variant's, if it were kept.
+            self.accepted(["compare", "job.yaml", "--recipes", ",".join(recipes), "--validation.steps=2",
+                           "--quantize.linear.mx.recipe_name=hif8_full_range"])
+            for recipe in recipes:
+                with open(self.path("out", "compare", recipe, "metrics.jsonl")) as file:
+                    logged[recipe] = json.loads(file.read().splitlines()[-1])["validation_loss"]
+                result = json.loads(self.accepted(["eval", "out/compare/" + recipe, "--json"]).stdout)
+                self.assertAlmostEqual(result["loss"], logged[recipe], delta=1e-8, msg=recipe)
+                plan = json.loads(self.accepted(["plan", "out/compare/" + recipe, "--json"]).stdout)["modules"]
+                self.assertEqual({row["recipe"].split()[0] for row in plan if row["converted"]}, {recipe} & {"mxfp8", "hif8"})
+            self.assertEqual(len(set(logged.values())), len(recipes))
+
+
 if __name__ == "__main__":
     main()

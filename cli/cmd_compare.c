@@ -18,8 +18,11 @@
 #include "report/html.h"
 #include "stop.h"
 #include "terminal.h"
+#include "train/conversion.h"
+#include "train/setup.h"
 #include "train/variant.h"
 #include "twin.h"
+#include "twin_folders.h"
 #include "world.h"
 
 enum {
@@ -38,6 +41,7 @@ typedef struct comparison {
     oct_run runs[MAX_RECIPES];
     int n;
     char *root, *cache; /* <dump_folder>/compare, <dump_folder>/cache */
+    const oct_job *job; /* as the user gave it */
     oct_claim claim;    /* on the root, as long as this process lives */
     const char *report;
     char *default_report;
@@ -83,6 +87,25 @@ static oct_status read_recipes(comparison *c, const char *text, oct_error *err) 
     return OCT_OK;
 }
 
+/* What the recipe converts of the model, as training will; of shapes alone. */
+static oct_status check_conversion(const oct_job *job, oct_error *err) {
+    oct_model_args args;
+    oct_model *model = NULL;
+    oct_conversion *conversion = NULL;
+    oct_status status = oct_setup_model_args(job, &args, err);
+    if (status == OCT_OK)
+        status = oct_model_create(&args, OCT_PARAMS_SHAPES_ONLY, &model, err);
+    if (status == OCT_OK)
+        status = oct_setup_frozen(job, model, err);
+    if (status == OCT_OK)
+        status = oct_conversion_create(job, model, &conversion, err);
+    if (status == OCT_OK)
+        status = oct_conversion_check(conversion, err);
+    oct_model_destroy(model);
+    oct_conversion_destroy(conversion);
+    return status;
+}
+
 /* Every variant is read before the first one trains: a mistake shows at once. */
 static oct_status check_variants(comparison *c, const cli_args *args, oct_error *err) {
     oct_status status = OCT_OK;
@@ -91,9 +114,28 @@ static oct_status check_variants(comparison *c, const cli_args *args, oct_error 
         status = oct_variant_load(args->n_operands ? args->operands[0] : NULL, args->overrides,
                                   args->n_overrides, c->twins[i].recipe, &job, err);
         cli_add_errors(job.others);
+        if (status == OCT_OK)
+            status = check_conversion(&job, err);
         oct_job_free(&job);
     }
     return status;
+}
+
+/* The recipes are compared by their validation loss: compare turns validation on, but not over what
+ * the command line says. */
+static oct_status check_validation(const oct_job *job, oct_error *err) {
+    const char *where = oct_job_where(job, "validation.enable");
+    if (job->validation.enable)
+        return OCT_OK;
+    if (strcmp(where, "command line") == 0)
+        return oct_fail(err, OCT_INVALID,
+                        "%s: compare needs validation, as recipes are compared by their validation "
+                        "loss; expected true, or nothing; got false",
+                        oct_job_at(job, "validation.enable"));
+    oct_log_info("validation.enable = true is compare's (%s: false): recipes are compared by their "
+                 "validation loss",
+                 where);
+    return OCT_OK;
 }
 
 static oct_status name_folders(comparison *c, const oct_job *job, oct_error *err) {
@@ -159,6 +201,13 @@ static oct_status check_report(const comparison *c, oct_error *err) {
 
 /* ---- the runs ---- */
 
+/* The first run alone does it, for all, once it is sure to train: a job that is refused moves
+ * nothing, and no recipe that a signal leaves untrained shows an older compare's model. */
+static oct_status set_aside(void *user, oct_error *err) {
+    const comparison *c = user;
+    return twin_folders_set_aside(c->job, c->folders, c->n, 0, err);
+}
+
 static oct_status run_one(comparison *c, int i, const cli_args *args, oct_error *err) {
     oct_strbuf dump = {0};
     oct_status status = OCT_OK;
@@ -177,6 +226,8 @@ static oct_status run_one(comparison *c, int i, const cli_args *args, oct_error 
     c->twins[i].overrides = overrides;
     c->twins[i].n_overrides = args->n_overrides + N_OWN;
     c->twins[i].cache_folder = c->cache;
+    c->twins[i].ready = i == 0 ? set_aside : NULL;
+    c->twins[i].ready_user = c;
     twin_run(&c->twins[i]);
     if (c->twins[i].status == OCT_OK)
         status = oct_run_read(metrics, &c->runs[i], err);
@@ -370,6 +421,7 @@ static oct_status compare(const cli_args *args, const char *recipes, const char 
     if (!c)
         return oct_fail_memory(err);
     c->report = report;
+    c->job = &job;
     oct_status status = read_recipes(c, recipes, err);
     if (status == OCT_OK)
         status = check_variants(c, args, err);
@@ -379,9 +431,13 @@ static oct_status compare(const cli_args *args, const char *recipes, const char 
     if (status == OCT_OK)
         status = name_folders(c, &job, err);
     if (status == OCT_OK)
+        status = twin_folders_check(&job, c->folders, c->n, err);
+    if (status == OCT_OK)
         status = claim_folders(c, &job, err);
     if (status == OCT_OK)
         status = check_report(c, err);
+    if (status == OCT_OK)
+        status = check_validation(&job, err);
     if (status == OCT_OK)
         oct_job_log_notes(&job);
     int n_begun = 0;

@@ -9,6 +9,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "kernel/select.h"
+#include "train/aside.h"
 #include "train/held.h"
 #include "train/model_record.h"
 #include "train/setup.h"
@@ -309,24 +310,6 @@ oct_status oct_trainer_resume(oct_trainer *t, oct_error *err) {
 
 /* ---- what is left behind ---- */
 
-/* The numbers of the steps that are gone back over stay beside their checkpoints. */
-static oct_status keep_metrics(const oct_trainer *t, const char *aside, oct_error *err) {
-    oct_status status = OCT_OK;
-    char *text = NULL, *from = oct_path_join(t->job->job.dump_folder, "metrics.jsonl");
-    char *to = oct_path_join(aside, "metrics.jsonl");
-    size_t n_bytes = 0;
-    if (!from || !to)
-        status = oct_fail_memory(err);
-    else if (oct_path_exists(from))
-        status = oct_file_read(from, SIZE_MAX - 1, &text, &n_bytes, err);
-    if (status == OCT_OK && text)
-        status = oct_file_write(to, text, n_bytes, err);
-    oct_free(text);
-    oct_free(from);
-    oct_free(to);
-    return status;
-}
-
 oct_status oct_trainer_leave_behind(const oct_trainer *t, oct_error *err) {
     const oct_job *job = t->job;
     size_t n;
@@ -335,10 +318,9 @@ oct_status oct_trainer_leave_behind(const oct_trainer *t, oct_error *err) {
         t->steps_done >= job->training.steps)
         return OCT_OK;
     char *folder = oct_trainer_checkpoint_folder(t);
-    oct_status status = folder ? oct_checkpoint_set_aside(folder, t->steps_done, &aside, &n, err)
-                               : oct_fail_memory(err);
-    if (status == OCT_OK && aside)
-        status = keep_metrics(t, aside, err);
+    oct_status status =
+        folder ? oct_aside_move(job->job.dump_folder, folder, t->steps_done, &aside, &n, err)
+               : oct_fail_memory(err);
     if (status == OCT_OK && aside)
         oct_log_warning("going back to step %" PRId64 ": %zu later checkpoint%s moved to %s",
                         t->steps_done, n, n == 1 ? " was" : "s were", aside);

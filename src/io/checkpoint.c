@@ -314,6 +314,8 @@ static oct_status read_group(oct_checkpoint *c, int group, json_t *tensors, oct_
 static oct_status read_manifest(oct_checkpoint *c, oct_error *err) {
     char *text = NULL;
     size_t n_bytes;
+    if (!oct_path_exists(c->path))
+        return oct_fail(err, OCT_INVALID, "%s: no such folder", c->path);
     if (!oct_path_exists(c->manifest_path))
         return oct_fail(err, OCT_INVALID,
                         "%s: not a checkpoint: it has no " OCT_CHECKPOINT_MANIFEST, c->path);

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/strbuf.h"
 #include "io/checkpoint_format.h"
 #include "io/step_folder.h"
 
@@ -56,10 +57,44 @@ cleanup:
     return status;
 }
 
+/* Says which steps there are instead, the newest of them where they are many. */
+static oct_status fail_missing(const char *folder, int64_t step, const int64_t *steps, size_t n,
+                               oct_error *err) {
+    enum { MOST = 8 };
+    oct_strbuf names = {0};
+    for (size_t i = 0; i < n && i < MOST; i++)
+        oct_strbuf_printf(&names, "%sstep-%" PRId64, i ? ", " : "", steps[i]);
+    if (n > MOST)
+        oct_strbuf_printf(&names, " and %zu older ones", n - MOST);
+    if (names.failed)
+        oct_fail_memory(err);
+    else
+        oct_fail(err, OCT_INVALID, "%s: there is no checkpoint step-%" PRId64 "; there %s %s",
+                 folder, step, n == 1 ? "is" : "are", n ? names.text : "none at all");
+    oct_status status = names.failed ? OCT_NO_MEMORY : OCT_INVALID;
+    oct_strbuf_free(&names);
+    return status;
+}
+
+static oct_status find_step(const char *folder, int64_t step, oct_checkpoint **checkpoint,
+                            oct_error *err) {
+    int64_t *steps = NULL;
+    size_t n = 0, i = 0;
+    oct_status status = oct_step_folders_list(folder, &steps, &n, err);
+    while (i < n && steps[i] != step)
+        i++;
+    if (status == OCT_OK && i == n)
+        status = fail_missing(folder, step, steps, n, err);
+    else if (status == OCT_OK)
+        status = oct_checkpoint_open_step(folder, step, OCT_CHECKSUMS_OF_ALL, checkpoint, err);
+    oct_free(steps);
+    return status;
+}
+
 oct_status oct_checkpoint_find(const char *folder, int64_t step, oct_checkpoint **checkpoint,
                                oct_error *err) {
     *checkpoint = NULL;
-    return step >= 0 ? oct_checkpoint_open_step(folder, step, OCT_CHECKSUMS_OF_ALL, checkpoint, err)
+    return step >= 0 ? find_step(folder, step, checkpoint, err)
                      : find_newest(folder, INT64_MAX, checkpoint, err);
 }
 

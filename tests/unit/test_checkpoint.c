@@ -249,7 +249,7 @@ static void given_a_wrong_name_or_shape_the_copy_is_refused(void **state) {
 static void given_nothing_saved_latest_is_none_and_a_step_is_an_error(void **state) {
     (void)state;
     assert_int_equal(latest(), -1);
-    assert_invalid(5, "ckpt/step-5: not a checkpoint: it has no manifest.json");
+    assert_invalid(5, "ckpt: there is no checkpoint step-5; there are none at all");
     assert_string_equal(warnings, "");
 }
 
@@ -706,7 +706,8 @@ static oct_status open_the_first(oct_error *err) {
 
 static oct_status list_a_file(oct_error *err) {
     oct_file_list list = {0};
-    oct_status status = oct_file_list_add(&list, "ckpt/step-1/manifest.json", OCT_READ_AS_TEXT, err);
+    oct_status status =
+        oct_file_list_add(&list, "ckpt/step-1/manifest.json", OCT_READ_AS_TEXT, err);
     oct_file_list_free(&list);
     return status;
 }

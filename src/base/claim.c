@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -111,6 +110,12 @@ oct_status oct_claim_take(const char *folder, oct_claim *claim, oct_error *err) 
     if (status != OCT_OK)
         drop(claim);
     return status;
+}
+
+bool oct_claim_covers(const oct_claim *claim, const char *folder) {
+    struct stat mine, other;
+    return claim->folder && stat(claim->folder, &mine) == 0 && stat(folder, &other) == 0 &&
+           mine.st_dev == other.st_dev && mine.st_ino == other.st_ino;
 }
 
 void oct_claim_release(oct_claim *c) {

@@ -8,6 +8,7 @@
 #define OCT_BASE_CLAIM_H
 
 #include <octet/status.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef struct oct_claim {
@@ -20,6 +21,8 @@ typedef struct oct_claim {
  * process holds it; the message says which, on what host and since when. A file system that has no
  * locks gets a warning. *claim is empty on failure. */
 oct_status oct_claim_take(const char *folder, oct_claim *claim, oct_error *err);
+/* Whether `folder` is the claimed one, maybe by another name. An empty claim covers nothing. */
+bool oct_claim_covers(const oct_claim *claim, const char *folder);
 /* Gives it back, and removes the folder and what was made of its parents where they are empty. An
  * empty claim is fine. */
 void oct_claim_release(oct_claim *claim);

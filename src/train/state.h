@@ -27,7 +27,7 @@ struct oct_trainer {
     oct_job own;        /* which only borrows: never freed */
     oct_trainer_options options;
     oct_claim folder;            /* the first rank's: the dump folder */
-    oct_claim checkpoint_folder; /* and that of the checkpoints, where it may lie elsewhere */
+    oct_claim checkpoint_folder; /* and that of the checkpoints, if it saves any */
     char *config_text; /* the job file as it was at the start, for checkpoints; NULL: none */
     oct_ranks ranks;   /* each reads sequences of its own and keeps a shard of the model */
 

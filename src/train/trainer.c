@@ -138,15 +138,18 @@ static oct_status claim(const oct_job *job, const char *key, const char *folder,
     return status ? oct_fail(err, status, "%s: %s", oct_job_at(job, key), cause.message) : OCT_OK;
 }
 
-/* A folder of checkpoints that may lie outside the dump folder can be that of two runs. */
+/* By `..`, a link or an absolute path, two runs with a dump folder each can save to one folder; so
+ * it has a lock of its own, unless it is the dump folder by another name. */
 static oct_status claim_checkpoints(oct_trainer *t, oct_error *err) {
     const oct_job *job = t->job;
-    const char *name = job->checkpoint.folder;
-    if (!oct_job_saves(job) || (name[0] != '/' && !strstr(name, "..")))
+    oct_status status = OCT_OK;
+    if (!oct_job_saves(job))
         return OCT_OK;
     char *folder = oct_trainer_checkpoint_folder(t);
-    oct_status status = folder ? claim(job, "checkpoint.folder", folder, &t->checkpoint_folder, err)
-                               : oct_fail_memory(err);
+    if (!folder)
+        return oct_fail_memory(err);
+    if (!oct_claim_covers(&t->folder, folder))
+        status = claim(job, "checkpoint.folder", folder, &t->checkpoint_folder, err);
     oct_free(folder);
     return status;
 }

@@ -47,6 +47,38 @@ class Folders(Training):
         self.assertFalse(os.path.exists(self.path("other")))
         self.accepted(second)  # saves nothing
 
+    def test_given_another_name_for_a_runs_folder_of_checkpoints_the_second_is_refused(self):
+        saves = ["--checkpoint.enable", "--checkpoint.interval=1000000"]
+        job = self.long_run("--job.dump_folder=out/A", *saves)
+        self.wait_for_steps(job, folder="out/A")
+        os.makedirs(self.path("out", "C"))
+        os.symlink("../A/checkpoint", self.path("out", "C", "checkpoint"))
+        os.symlink("A", self.path("out", "D"))
+        for args, name in ((["--job.dump_folder=out/B", "--checkpoint.folder=../A/checkpoint"], "checkpoint.folder"),
+                           (["--job.dump_folder=out/C"], "checkpoint.folder"),
+                           (["--job.dump_folder=out/B", "--checkpoint.folder=../D/checkpoint"], "checkpoint.folder"),
+                           (["--job.dump_folder=out/B", "--checkpoint.folder=" + self.path("out/A/checkpoint")],
+                            "checkpoint.folder"),
+                           (["--job.dump_folder=out/A/checkpoint"], "job.dump_folder"),
+                           (["--job.dump_folder=out/B", "--checkpoint.folder=../A"], "checkpoint.folder")):
+            self.refused(["train", "job.toml", *saves, *args], name + ": ",
+                         "another run writes there: process %d " % job.pid, status=1)
+            self.assertFalse(os.path.exists(self.path("out", "B")))
+        self.accepted(["train", "job.toml", "--job.dump_folder=out/C"])  # saves nothing
+        self.assertIsNone(job.poll())
+
+    def test_given_the_dump_folder_itself_for_checkpoints_one_run_uses_both(self):
+        os.makedirs(self.path("real"))
+        os.symlink("real", self.path("out"))
+        for folder in (".", "../out", "../real", self.path("real")):
+            self.accepted(["train", "job.toml", "--checkpoint.enable", "--checkpoint.folder=" + folder])
+            self.assertIn("step-4", os.listdir(self.path("real")))
+            self.assertNotIn(".octet.lock", os.listdir(self.path("real")))
+
+    def test_given_a_run_that_saved_nothing_no_folder_of_checkpoints_is_left(self):
+        self.refused(["train", "job.toml", "--checkpoint.enable", "--training.dataset_path=nowhere"], "nowhere")
+        self.assertFalse(os.path.exists(self.path("out")))
+
     def test_given_a_comparison_its_folders_are_its_own(self):
         job = self.background([program.OCTET, "compare", "job.toml", "--recipes", "bf16,fp32", "--training.steps=1000000"])
         self.wait_for_steps(job, folder="out/compare/bf16")

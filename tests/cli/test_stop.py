@@ -35,7 +35,8 @@ class Stops(Training):
 
     def checkpoints(self, folder="out"):
         path = self.path(folder, "checkpoint")
-        return sorted(os.listdir(path)) if os.path.exists(path) else []
+        names = set(os.listdir(path)) if os.path.exists(path) else set()
+        return sorted(names - {".octet.lock"})  # which a process that ends at once leaves, unlocked
 
     def steps(self):
         return [int(step) for step in re.findall(r'"step": (\d+)', self.text_of("out", "metrics.jsonl"))]

@@ -247,23 +247,27 @@ static oct_status find_own(const oct_trainer *t, oct_checkpoint **from, oct_erro
     if (status == OCT_INVALID && step < 0) /* to save among them would hide what happened */
         oct_fail(err, status, "%s; to begin anew, delete %s or move it away", cause.message,
                  folder);
-    else if (status)
+    else if (status && step < 0)
         oct_fail(err, status, "%s", cause.message);
+    else if (status)
+        oct_setup_fail_at(t->job, "checkpoint.load_step", &cause, err);
     oct_free(folder);
     return status;
 }
 
-/* The run's own checkpoint; without one, checkpoint.initial_load_path if the job takes all of it
- * and not the weights alone. NULL: neither. */
-static oct_status find_start(oct_trainer *t, oct_checkpoint **from, oct_error *err) {
+oct_status oct_trainer_find_start(oct_trainer *t, oct_error *err) {
     const oct_job *job = t->job;
-    *from = NULL;
-    oct_status status = job->checkpoint.enable ? find_own(t, from, err) : OCT_OK;
-    t->resumed_own = status == OCT_OK && *from;
-    if (status != OCT_OK || *from || !job->checkpoint.initial_load_path ||
+    oct_error cause = {0};
+    if (t->options.start == OCT_START_FRESH)
+        return OCT_OK;
+    oct_status status = job->checkpoint.enable ? find_own(t, &t->start, err) : OCT_OK;
+    t->resumed_own = status == OCT_OK && t->start;
+    if (status != OCT_OK || t->start || !job->checkpoint.initial_load_path ||
         job->checkpoint.initial_load_model_only || job->checkpoint.initial_load_in_hf)
         return status;
-    return oct_checkpoint_open(job->checkpoint.initial_load_path, from, err);
+    if (oct_checkpoint_open(job->checkpoint.initial_load_path, &t->start, &cause) != OCT_OK)
+        return oct_setup_fail_at(job, "checkpoint.initial_load_path", &cause, err);
+    return OCT_OK;
 }
 
 /* Tells of weights that were trained in another model. What is wrong with the checkpoint itself is
@@ -287,13 +291,10 @@ static oct_status compare_initial(const oct_trainer *t, oct_error *err) {
 }
 
 oct_status oct_trainer_resume(oct_trainer *t, oct_error *err) {
-    oct_checkpoint *from = NULL;
-    oct_status status = t->options.start == OCT_START_FRESH ? OCT_OK : find_start(t, &from, err);
-    if (status == OCT_OK && !from)
+    oct_checkpoint *from = t->start;
+    if (!from)
         return compare_initial(t, err);
-    if (status != OCT_OK)
-        return status;
-    status = compare_jobs(t, from, err);
+    oct_status status = compare_jobs(t, from, err);
     if (status == OCT_OK)
         status = read_state(t, from, err);
     if (status == OCT_OK)
@@ -305,6 +306,7 @@ oct_status oct_trainer_resume(oct_trainer *t, oct_error *err) {
         oct_log_info("Resumed from %s", oct_checkpoint_path(from));
     }
     oct_checkpoint_close(from);
+    t->start = NULL;
     return status;
 }
 

@@ -3,12 +3,7 @@
 
 #include <jansson.h>
 
-#include "base/alloc.h"
-#include "base/fs.h"
 #include "base/log.h"
-#include "io/step_folder.h"
-
-enum { MAX_STATE_BYTES = 64 << 20 };
 
 oct_status oct_rules_read(const char *state, const char *path, const oct_rules **rules,
                           bool *recorded, oct_error *err) {
@@ -27,43 +22,13 @@ oct_status oct_rules_read(const char *state, const char *path, const oct_rules *
     return status;
 }
 
-/* The text of state.json in the folder of a checkpoint, or NULL; oct_free. */
-static char *read_state(const char *folder, char **path) {
-    oct_error ignored = {0};
-    char *text = NULL;
-    *path = oct_path_join(folder, "state.json");
-    if (*path && oct_path_exists(*path) &&
-        oct_file_read(*path, MAX_STATE_BYTES, &text, NULL, &ignored) != OCT_OK)
-        text = NULL;
-    return text;
-}
-
-/* That of the newest checkpoint of the job's folder, or of load_step. */
-static char *read_own_state(const oct_job *job, char **path) {
-    char *folder = oct_path_join(job->job.dump_folder, job->checkpoint.folder), *text = NULL;
-    oct_error ignored = {0};
-    int64_t *steps = NULL;
-    size_t n = 0;
-    if (folder && oct_step_folders_list(folder, &steps, &n, &ignored) != OCT_OK)
-        n = 0;
-    for (size_t i = 0; i < n && !text; i++) {
-        if (job->checkpoint.load_step >= 0 && steps[i] != job->checkpoint.load_step)
-            continue;
-        char *step = oct_step_folder_path(folder, steps[i], NULL);
-        oct_free(*path);
-        *path = NULL;
-        text = step ? read_state(step, path) : NULL;
-        oct_free(step);
-    }
-    oct_free(steps);
-    oct_free(folder);
-    return text;
-}
-
-static oct_status adopt(oct_job *job, const char *state, const char *path, oct_error *err) {
+oct_status oct_rules_adopt(oct_job *job, const oct_checkpoint *from, oct_error *err) {
+    const char *path = oct_checkpoint_path(from);
     const oct_rules *rules;
     bool recorded;
-    oct_status status = oct_rules_read(state, path, &rules, &recorded, err);
+    if (oct_job_is_set(job, "quantize.rules"))
+        return OCT_OK;
+    oct_status status = oct_rules_read(oct_checkpoint_state(from), path, &rules, &recorded, err);
     if (status || rules == oct_job_rules(job))
         return status;
     oct_log_warning("%s: this run goes on with quantize.rules = %s, by which it %s; give "
@@ -73,21 +38,4 @@ static oct_status adopt(oct_job *job, const char *state, const char *path, oct_e
                     oct_job_rules(job)->name);
     oct_job_set_rules(job, rules);
     return OCT_OK;
-}
-
-oct_status oct_rules_adopt(oct_job *job, oct_error *err) {
-    char *path = NULL, *state = NULL;
-    if (oct_job_is_set(job, "quantize.rules"))
-        return OCT_OK;
-    if (job->checkpoint.enable)
-        state = read_own_state(job, &path);
-    if (!state && job->checkpoint.initial_load_path && !job->checkpoint.initial_load_model_only &&
-        !job->checkpoint.initial_load_in_hf) {
-        oct_free(path);
-        state = read_state(job->checkpoint.initial_load_path, &path);
-    }
-    oct_status status = state ? adopt(job, state, path, err) : OCT_OK;
-    oct_free(state);
-    oct_free(path);
-    return status;
 }

@@ -58,6 +58,7 @@ struct oct_trainer {
     bool spoilt;                    /* an update went wrong: the state is of no step */
     oct_validation last_validation; /* n_tokens 0: none since the last step */
     int64_t last_saved;             /* step of the newest checkpoint; -1: none */
+    oct_checkpoint *start;          /* owned until it is read; NULL: none */
     bool resumed_own;               /* from a checkpoint of its own folder */
 };
 
@@ -83,8 +84,13 @@ const char *oct_trainer_gemm_name(const oct_job *job);
 oct_safetensors_item *oct_trainer_optimizer_items(const oct_trainer *t, oct_arena *arena,
                                                   int64_t *n);
 
-/* Continues from the checkpoint that the job names, if there is one. OCT_INVALID: its model is
- * another than the job's. What else is other than it was, and decides numbers, is warned of. */
+/* Opens `start`, the checkpoint to go on from: the run's own; without one,
+ * checkpoint.initial_load_path if the job takes all of it and not the weights alone; without either
+ * it stays NULL. It waits in memory, so that all that is taken from it is of the same one. Call it
+ * while the folders are claimed. */
+oct_status oct_trainer_find_start(oct_trainer *t, oct_error *err);
+/* Continues from `start`, if there is one, and closes it. OCT_INVALID: its model is another than
+ * the job's. What else is other than it was, and decides numbers, is warned of. */
 oct_status oct_trainer_resume(oct_trainer *t, oct_error *err);
 /* The first rank's, once all have resumed: checkpoints of later steps than the run goes on from are
  * moved aside, with a copy of metrics.jsonl, so that nobody takes them for its own. */

@@ -218,9 +218,7 @@ static oct_status open_data(oct_trainer *t, oct_error *err) {
 
 /* The first rank tokenizes; the others then find the result in the cache. */
 static oct_status create_data(oct_trainer *t, oct_error *err) {
-    oct_status status = open_folder(t, err);
-    if (status == OCT_OK && t->ranks.rank == 0)
-        status = open_data(t, err);
+    oct_status status = t->ranks.rank == 0 ? open_data(t, err) : OCT_OK;
     status = oct_ranks_agree(&t->ranks, status, err);
     return status || t->ranks.rank == 0 ? status : open_data(t, err);
 }
@@ -272,8 +270,9 @@ static oct_status log_gathers(const oct_trainer *t, oct_error *err) {
 }
 
 static oct_status prepare(oct_trainer *t, oct_error *err) {
-    oct_status status =
-        t->options.start == OCT_START_FRESH ? OCT_OK : oct_rules_adopt(&t->own, err);
+    oct_status status = oct_trainer_find_start(t, err);
+    if (status == OCT_OK && t->start)
+        status = oct_rules_adopt(&t->own, t->start, err);
     if (status == OCT_OK)
         status = plan_batches(t, err);
     if (status == OCT_OK)
@@ -305,6 +304,8 @@ oct_status oct_trainer_create(const oct_job *job, const oct_trainer_options *opt
     t->last_saved = -1;
     t->seed = job->debug.seed >= 0 ? (uint64_t)job->debug.seed : 0;
     status = oct_ranks_open(options->world, job, &t->ranks, err);
+    if (status == OCT_OK) /* before any rank looks for a checkpoint that another run may remove */
+        status = oct_ranks_agree(&t->ranks, open_folder(t, err), err);
     if (status == OCT_OK)
         status = oct_ranks_agree(&t->ranks, prepare(t, err), err);
     if (status == OCT_OK) /* before memory is filled: data is where most mistakes are */
@@ -326,6 +327,7 @@ oct_status oct_trainer_create(const oct_job *job, const oct_trainer_options *opt
 void oct_trainer_destroy(oct_trainer *t) {
     if (!t)
         return;
+    oct_checkpoint_close(t->start);
     oct_claim_release(&t->checkpoint_folder);
     oct_claim_release(&t->folder);
     oct_optimizer_destroy(t->optimizer);

@@ -2,7 +2,9 @@
 import ctypes
 import ctypes.util
 import json
+import os
 import re
+import shutil
 
 from program import main
 from test_yaml import EXPERTS, Yaml
@@ -191,6 +193,62 @@ class Rules(Training):
         result = self.accepted(run + ["--training.steps=6", "--quantize.rules=framework"])
         self.assertIn("Rules in force: torchtitan-npu@0.2.2", result.stdout)
         self.assertIn("resumed with another quantize.rules", result.stdout + result.stderr)
+
+    def test_given_newer_folders_that_are_not_gone_on_from_their_rules_count_for_nothing(self):
+        run = ["train", "job.toml", MX, "--checkpoint.enable", "--checkpoint.keep_latest_k=0"]
+        mindspeed, octet = "--quantize.rules=mindspeed@2026-07", "--quantize.rules=octet"
+        self.accepted(run + [mindspeed, "--checkpoint.interval=2", "--training.steps=2"])
+        self.accepted(run + [octet, "--job.dump_folder=other"])
+        shutil.copytree(self.path("out"), self.path("kept"))
+        states = [b'{"rules": "future@9"}', b'{"rules": "octet"}', b"no json", b"[]", b"", b"\0\xff{"]
+        with open(self.path("other", "checkpoint", "step-4", "state.json"), "rb") as file:
+            whole = file.read()
+        states += [whole, whole[:len(whole) // 2], whole.replace(b"octet", b"octes")]
+        for i, state in enumerate(states):
+            for base in ([], ["other/checkpoint/step-4"]):  # alone, or in a checkpoint of another step
+                shutil.rmtree(self.path("out"))
+                shutil.copytree(self.path("kept"), self.path("out"))
+                junk = self.path("out", "checkpoint", "step-50")
+                shutil.copytree(self.path(base[0]), junk) if base else os.makedirs(junk)
+                with open(os.path.join(junk, "state.json"), "wb") as file:
+                    file.write(state)
+                with self.subTest(state=i, base=base):
+                    result = self.accepted(run + ["--training.steps=3"])
+                    self.assertIn("Rules in force: mindspeed@2026-07", result.stdout)
+                    said = result.stdout + result.stderr
+                    self.assertIn("Resumed from out/checkpoint/step-2", said)
+                    self.assertEqual(said.count("checkpoint step-50 is skipped"), 1)
+                    self.assertEqual(said.count("this run goes on with quantize.rules"), 1)
+
+    def test_given_a_damaged_newest_checkpoint_the_rules_are_those_of_the_one_before(self):
+        run = ["train", "job.toml", MX, "--checkpoint.enable", "--checkpoint.keep_latest_k=0"]
+        self.accepted(run + ["--quantize.rules=mindspeed@2026-07", "--training.steps=2"])
+        self.accepted(run + ["--quantize.rules=octet", "--training.steps=4", "--checkpoint.last_save_model_only"])
+        shutil.copytree(self.path("out"), self.path("kept"))
+        for damage in ("", "state.json", "model-00001-of-00001.safetensors", "manifest.json"):
+            shutil.rmtree(self.path("out"))
+            shutil.copytree(self.path("kept"), self.path("out"))
+            if damage:
+                path = self.path("out", "checkpoint", "step-4", damage)
+                os.truncate(path, os.path.getsize(path) // 2)
+            with self.subTest(damage=damage):
+                result = self.accepted(run + ["--training.steps=5"])
+                self.assertIn("Rules in force: mindspeed@2026-07", result.stdout)
+                self.assertIn("Resumed from out/checkpoint/step-2", result.stdout + result.stderr)
+        # the checkpoint that is named is the one whose rules hold
+        shutil.rmtree(self.path("out"))
+        shutil.copytree(self.path("kept"), self.path("out"))
+        result = self.accepted(run + ["--training.steps=4", "--checkpoint.load_step=4"])
+        self.assertIn("Rules in force: octet", result.stdout)
+
+    def test_given_a_whole_initial_checkpoint_its_rules_hold(self):
+        run = ["train", "job.toml", MX, "--checkpoint.enable"]
+        self.accepted(run + ["--quantize.rules=mindspeed@2026-07", "--training.steps=2"])
+        start = ["--job.dump_folder=new", "--checkpoint.initial_load_path=out/checkpoint/step-2"]
+        whole = self.accepted(run + start + ["--checkpoint.no-initial_load_model_only"])
+        self.assertIn("Rules in force: mindspeed@2026-07", whole.stdout)
+        weights = self.accepted(run + start + ["--job.dump_folder=weights"])
+        self.assertIn("Rules in force: torchtitan-npu@0.2.2", weights.stdout)
 
 
 if __name__ == "__main__":

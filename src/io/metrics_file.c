@@ -1,9 +1,12 @@
 /* metrics.jsonl: see metrics_file.h. */
 #include "io/metrics_file.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/alloc.h"
 #include "base/fs.h"
@@ -63,7 +66,47 @@ static oct_status keep_lines(const char *path, oct_mapping old, int64_t last_ste
     return OCT_OK;
 }
 
-static oct_status keep_bytes(const char *path, int64_t last_step, size_t *kept, oct_error *err) {
+/* `path` with -K in front of its ending, for the first K that isn't there (oct_free). */
+static oct_status name_aside(const char *path, char **aside, oct_error *err) {
+    const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash : path, '.');
+    int n = (int)(dot ? (size_t)(dot - path) : strlen(path));
+    struct stat st;
+    for (int k = 1;; k++) {
+        oct_strbuf name = {0};
+        oct_strbuf_printf(&name, "%.*s-%d%s", n, path, k, dot ? dot : "");
+        if (name.failed) {
+            oct_strbuf_free(&name);
+            return oct_fail_memory(err);
+        }
+        if (lstat(name.text, &st) != 0 && errno == ENOENT) {
+            *aside = name.text;
+            return OCT_OK;
+        }
+        bool taken = lstat(name.text, &st) == 0;
+        oct_strbuf_free(&name);
+        if (!taken)
+            return oct_fail(err, OCT_FAILED, "%s: can't be kept: %s", path, strerror(errno));
+    }
+}
+
+/* All of `old`, of which `kept` bytes go on being the file's own. */
+static oct_status keep_aside(const char *path, oct_mapping old, size_t kept, oct_error *err) {
+    char *aside = NULL;
+    oct_status status = name_aside(path, &aside, err);
+    if (status == OCT_OK && kept > 0)
+        status = oct_file_write(aside, old.data, old.n_bytes, err);
+    else if (status == OCT_OK && rename(path, aside) != 0)
+        status = oct_fail(err, OCT_FAILED, "%s: can't be renamed to %s: %s", path, aside,
+                          strerror(errno));
+    if (status == OCT_OK)
+        oct_log_info("The metrics that were there are kept: %s was %s to %s", path,
+                     kept > 0 ? "copied" : "moved", aside);
+    oct_free(aside);
+    return status;
+}
+
+static oct_status keep_bytes(const char *path, int64_t last_step, oct_metrics_dropped dropped,
+                             size_t *kept, oct_error *err) {
     oct_mapping old;
     *kept = 0;
     if (!oct_path_exists(path))
@@ -71,14 +114,16 @@ static oct_status keep_bytes(const char *path, int64_t last_step, size_t *kept, 
     oct_status status = oct_file_map(path, &old, err);
     if (!status)
         status = keep_lines(path, old, last_step, kept, err);
+    if (!status && dropped == OCT_METRICS_KEEP && *kept < old.n_bytes)
+        status = keep_aside(path, old, *kept, err);
     oct_file_unmap(&old);
     return status;
 }
 
-oct_status oct_metrics_file_open(const char *path, int64_t last_step, oct_metrics_file **file,
-                                 oct_error *err) {
+oct_status oct_metrics_file_open(const char *path, int64_t last_step, oct_metrics_dropped dropped,
+                                 oct_metrics_file **file, oct_error *err) {
     size_t kept;
-    oct_status status = keep_bytes(path, last_step, &kept, err);
+    oct_status status = keep_bytes(path, last_step, dropped, &kept, err);
     if (status)
         return status;
     oct_metrics_file *f = oct_calloc_array(1, sizeof *f);

@@ -43,12 +43,18 @@ static inline oct_metric oct_metric_text(const char *name, const char *value) {
 
 typedef struct oct_metrics_file oct_metrics_file;
 
+/* What becomes of lines that a file loses when it is opened. */
+typedef enum oct_metrics_dropped {
+    OCT_METRICS_DROP, /* they go: a run takes its own steps again */
+    OCT_METRICS_KEEP  /* the old file stays as NAME-K.jsonl, K the first free number; logged */
+} oct_metrics_dropped;
+
 /* Opens for appending after the last line whose step is at most `last_step`: pass the resumed step,
- * or -1 for a fresh run (an older file is emptied). Later lines go. A file whose first line isn't
- * an object with a step is somebody else's: OCT_INVALID, untouched; a damaged later line is cut off
- * with all that follows, with a warning. */
-oct_status oct_metrics_file_open(const char *path, int64_t last_step, oct_metrics_file **file,
-                                 oct_error *err);
+ * or -1 for a fresh run (nothing of an older file stays). `dropped`: of later lines. A file whose
+ * first line isn't an object with a step is somebody else's: OCT_INVALID, untouched; a damaged
+ * later line is cut off with all that follows, with a warning. */
+oct_status oct_metrics_file_open(const char *path, int64_t last_step, oct_metrics_dropped dropped,
+                                 oct_metrics_file **file, oct_error *err);
 /* Appends {"step": step, NAME: VALUE, ...} and a newline. OCT_FAILED: the disk refused; the file
  * still ends with the line before. One thread at a time. */
 oct_status oct_metrics_file_append(oct_metrics_file *file, int64_t step, const oct_metric *metrics,

@@ -52,8 +52,9 @@ static oct_status open_events(const oct_job *job, int64_t last_step, oct_metrics
     return status;
 }
 
-oct_status oct_metrics_open(const oct_job *job, int64_t last_step, oct_colour colour,
-                            double flops_per_token, oct_metrics *metrics, oct_error *err) {
+oct_status oct_metrics_open(const oct_job *job, int64_t last_step, oct_metrics_dropped dropped,
+                            oct_colour colour, double flops_per_token, oct_metrics *metrics,
+                            oct_error *err) {
     *metrics = (oct_metrics){.colour = colour,
                              .log_freq = job->metrics.log_freq,
                              .flops_per_token = flops_per_token,
@@ -69,7 +70,7 @@ oct_status oct_metrics_open(const oct_job *job, int64_t last_step, oct_colour co
     char *path = oct_path_join(job->job.dump_folder, "metrics.jsonl");
     if (!path)
         return oct_fail_memory(err);
-    status = oct_metrics_file_open(path, last_step, &metrics->file, err);
+    status = oct_metrics_file_open(path, last_step, dropped, &metrics->file, err);
     oct_free(path);
     return status;
 }

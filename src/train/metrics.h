@@ -24,10 +24,11 @@ typedef struct oct_metrics {
     double since; /* monotonic seconds */
 } oct_metrics;
 
-/* Opens <dump_folder>/metrics.jsonl, cut after `last_step` (-1: emptied), and the event file if the
- * job wants one. */
-oct_status oct_metrics_open(const oct_job *job, int64_t last_step, oct_colour colour,
-                            double flops_per_token, oct_metrics *metrics, oct_error *err);
+/* Opens <dump_folder>/metrics.jsonl, cut after `last_step` (-1: before all), and the event file if
+ * the job wants one. */
+oct_status oct_metrics_open(const oct_job *job, int64_t last_step, oct_metrics_dropped dropped,
+                            oct_colour colour, double flops_per_token, oct_metrics *metrics,
+                            oct_error *err);
 void oct_metrics_close(oct_metrics *metrics);
 
 /* One step's numbers: a line of metrics.jsonl (validation may be NULL), and at step 1 and every

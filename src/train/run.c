@@ -177,16 +177,29 @@ static oct_status run_steps(oct_trainer *t, oct_metrics *metrics, oct_error *err
     return status;
 }
 
+/* A run that goes on from its own checkpoint appends; what it drops are steps that it takes again,
+ * or that oct_trainer_leave_behind has copied. All others keep the lines of the run that was there
+ * before, which may still be gone on with; a comparison replaces itself. With no step left to take
+ * the file stays as it is. */
+static oct_status open_metrics(const oct_trainer *t, oct_metrics *metrics, oct_error *err) {
+    const oct_job *job = t->job;
+    bool takes_over =
+        t->options.start == OCT_START_FRESH || (t->resumed_own && !job->checkpoint.load_only);
+    if (t->ranks.rank > 0 || t->steps_done >= job->training.steps)
+        return OCT_OK;
+    return oct_metrics_open(job, t->resumed_own ? t->steps_done : -1,
+                            takes_over ? OCT_METRICS_DROP : OCT_METRICS_KEEP, t->options.colour,
+                            oct_model_flops_per_token(t->model, t->S), metrics, err);
+}
+
 oct_status oct_trainer_run(oct_trainer *t, oct_error *err) {
     const oct_job *job = t->job;
     oct_metrics metrics = {0};
-    double flops_per_token = oct_model_flops_per_token(t->model, t->S);
     oct_status status = OCT_OK;
     if (t->ranks.rank == 0) /* before an older run's metrics go */
         status = write_config(job, err);
-    if (status == OCT_OK && t->ranks.rank == 0)
-        status = oct_metrics_open(job, t->steps_done > 0 ? t->steps_done : -1, t->options.colour,
-                                  flops_per_token, &metrics, err);
+    if (status == OCT_OK)
+        status = open_metrics(t, &metrics, err);
     if (status == OCT_OK)
         status = log_start(t, err);
     status = oct_ranks_agree(&t->ranks, status, err);

@@ -204,6 +204,66 @@ class Resume(Training):
         self.accepted(["eval", "out/checkpoint/step-2", "text.txt"])
         self.assertEqual(os.listdir(self.path("out", "checkpoint")).count("aside-1"), 0)
 
+    def test_given_a_step_that_is_not_there_the_steps_that_are_there_are_named(self):
+        self.save()
+        self.refused(RUN + ["--checkpoint.load_step=99"], "--checkpoint.load_step: ", "out/checkpoint: there is no checkpoint "
+                     "step-99; there are step-4, step-2")
+        self.refused(RUN + ["--checkpoint.load_step=1", "--job.dump_folder=new"], "no checkpoint step-1; there are none at all")
+        for more in ([], ["--checkpoint.no-initial_load_model_only"]):
+            self.refused(RUN + ["--job.dump_folder=new", "--checkpoint.initial_load_path=saved/checkpoint/step-9"] + more,
+                         "--checkpoint.initial_load_path: ", "saved/checkpoint/step-9: no such folder")
+            self.refused(RUN + ["--job.dump_folder=new", "--checkpoint.initial_load_path=saved/checkpoint"] + more,
+                         "--checkpoint.initial_load_path: ", "saved/checkpoint: not a checkpoint: it has no manifest.json")
+
+    # ---- metrics of the run that was there ----
+
+    def test_given_another_run_in_the_folder_the_metrics_of_the_first_stay(self):
+        self.save()
+        whole = self.text_of("saved", "metrics.jsonl")
+        weights, elsewhere = "--checkpoint.initial_load_path=saved/checkpoint/step-2", "--checkpoint.folder=elsewhere"
+        for i, args in enumerate((
+                ["--checkpoint.no-enable", "--training.steps=1"], [elsewhere], ["--checkpoint.no-enable", weights],
+                ["--checkpoint.no-enable", weights, "--checkpoint.no-initial_load_model_only"])):
+            with self.subTest(args=args):
+                shutil.rmtree(self.path("out"))
+                shutil.copytree(self.path("saved"), self.path("out"))
+                self.write("out/metrics-1.jsonl", "taken")
+                result = self.accepted(RUN + args)
+                self.assertIn("out/metrics.jsonl was moved to out/metrics-2.jsonl", result.stdout)
+                self.assertEqual(self.text_of("out", "metrics-2.jsonl"), whole)
+                self.assertEqual(self.text_of("out", "metrics-1.jsonl"), "taken")
+                first = 3 if len(args) == 3 else 1  # nothing of the other run is before it
+                self.assertEqual(self.losses()[0][0], first)
+                self.assertEqual(len(self.losses()), 1 if i == 0 else 5 - first)
+
+    def test_given_a_step_that_is_looked_at_the_metrics_of_the_run_stay(self):
+        self.save()
+        whole = self.text_of("saved", "metrics.jsonl")
+        back = ["--checkpoint.load_step=2", "--checkpoint.load_only", "--optimizer.lr=1e-4"]
+        result = self.accepted(RUN + back)
+        self.assertIn("out/metrics.jsonl was copied to out/metrics-1.jsonl", result.stdout)
+        self.assertEqual(self.text_of("out", "metrics-1.jsonl"), whole)
+        self.assertEqual([step for step, _ in self.losses()], [1, 2, 3, 4])
+        self.assertNotEqual(self.text_of("out", "metrics.jsonl"), whole)
+
+    def test_given_no_step_left_to_take_the_metrics_stay_as_they_are(self):
+        self.save()
+        for args in ([], ["--checkpoint.load_step=2", "--training.steps=2"], ["--checkpoint.load_only"]):
+            self.assertIn("steps are done already", self.accepted(RUN + args).stdout)
+            self.assertEqual(self.text_of("out", "metrics.jsonl"), self.text_of("saved", "metrics.jsonl"))
+        self.assertFalse(os.path.exists(self.path("out", "metrics-1.jsonl")))
+
+    def test_given_a_run_that_goes_on_its_metrics_are_appended_to(self):
+        self.save()
+        before = self.losses()
+        self.assertNotIn("metrics-", self.again())
+        self.assertEqual([self.losses()[:4], len(self.losses())], [before, 5])
+        self.assertFalse(os.path.exists(self.path("out", "metrics-1.jsonl")))
+        # nor does an empty file leave one behind
+        self.write("out/metrics.jsonl", "")
+        self.accepted(RUN + ["--checkpoint.no-enable"])
+        self.assertFalse(os.path.exists(self.path("out", "metrics-1.jsonl")))
+
     # ---- elsewhere ----
 
     def check_moved(self, *args):

@@ -40,7 +40,7 @@ static int teardown(void **state) {
 static void add_steps(int64_t last_step, int64_t from, int64_t to) {
     oct_metrics_file *file = NULL;
     oct_error err = {0};
-    if (oct_metrics_file_open("m.jsonl", last_step, &file, &err))
+    if (oct_metrics_file_open("m.jsonl", last_step, OCT_METRICS_DROP, &file, &err))
         fail_msg("%s", err.message);
     for (int64_t step = from; step <= to; step++) {
         const oct_metric loss = oct_metric_real("loss", (double)step / 2);
@@ -67,7 +67,7 @@ static void given_every_kind_of_value_the_line_is_json(void **state) {
         oct_metric_text("note", "a\"\\\n\xff"), oct_metric_real("large", 1e300),
     };
     oct_metrics_file *file = NULL;
-    assert_int_equal(oct_metrics_file_open("m.jsonl", -1, &file, NULL), OCT_OK);
+    assert_int_equal(oct_metrics_file_open("m.jsonl", -1, OCT_METRICS_DROP, &file, NULL), OCT_OK);
     assert_int_equal(oct_metrics_file_append(file, 1, metrics, 10, NULL), OCT_OK);
     assert_int_equal(oct_metrics_file_append(file, 2, NULL, 0, NULL), OCT_OK);
     oct_metrics_file_close(file);
@@ -145,7 +145,8 @@ static void given_somebody_elses_file_it_is_left_alone(void **state) {
         oct_metrics_file *file = NULL;
         oct_error err = {0};
         put_text("m.jsonl", texts[i]);
-        assert_int_equal(oct_metrics_file_open("m.jsonl", -1, &file, &err), OCT_INVALID);
+        assert_int_equal(oct_metrics_file_open("m.jsonl", -1, OCT_METRICS_DROP, &file, &err),
+                         OCT_INVALID);
         assert_contains(err.message, "m.jsonl:1: expected an object with a step");
         assert_file(texts[i]);
     }
@@ -155,7 +156,7 @@ static void given_a_full_disk_the_file_ends_with_a_whole_line(void **state) {
     (void)state;
     struct rlimit before;
     oct_metrics_file *file = NULL;
-    assert_int_equal(oct_metrics_file_open("m.jsonl", -1, &file, NULL), OCT_OK);
+    assert_int_equal(oct_metrics_file_open("m.jsonl", -1, OCT_METRICS_DROP, &file, NULL), OCT_OK);
     const oct_metric note = oct_metric_text("note", "0123456789");
     signal(SIGXFSZ, SIG_IGN);
     getrlimit(RLIMIT_FSIZE, &before);
@@ -172,7 +173,8 @@ static void given_a_full_disk_the_file_ends_with_a_whole_line(void **state) {
     assert_int_equal(oct_metrics_file_append(file, 3, NULL, 0, NULL), OCT_OK);
     oct_metrics_file_close(file);
     assert_file("{\"step\": 1, \"note\": \"0123456789\"}\n{\"step\": 3}\n");
-    assert_int_equal(oct_metrics_file_open("missing/m.jsonl", -1, &file, NULL), OCT_FAILED);
+    assert_int_equal(oct_metrics_file_open("missing/m.jsonl", -1, OCT_METRICS_DROP, &file, NULL),
+                     OCT_FAILED);
 }
 
 /* ---- events ---- */
@@ -285,7 +287,7 @@ static oct_status write_swept(oct_error *err) {
                                                   "a little longer than that again")};
     oct_metrics_file *lines = NULL;
     oct_event_file *events = NULL;
-    oct_status status = oct_metrics_file_open("m.jsonl", 3, &lines, err);
+    oct_status status = oct_metrics_file_open("m.jsonl", 3, OCT_METRICS_DROP, &lines, err);
     if (!status)
         status = oct_event_file_create("tb", 3, &events, err);
     if (!status)
@@ -299,7 +301,7 @@ static oct_status write_swept(oct_error *err) {
 
 static oct_status open_swept(oct_error *err) {
     oct_metrics_file *file = NULL;
-    oct_status status = oct_metrics_file_open("m.jsonl", 9, &file, err);
+    oct_status status = oct_metrics_file_open("m.jsonl", 9, OCT_METRICS_DROP, &file, err);
     oct_metrics_file_close(file);
     return status;
 }

@@ -426,8 +426,8 @@ static oct_status compare(const cli_args *args, const char *recipes, const char 
     if (status == OCT_OK)
         status = check_variants(c, args, err);
     if (status == OCT_OK)
-        status = oct_job_load(args->n_operands ? args->operands[0] : NULL, args->overrides,
-                              args->n_overrides, &job, err);
+        status = oct_job_load_as(OCT_JOB_READ_ARM, args->n_operands ? args->operands[0] : NULL,
+                                 args->overrides, args->n_overrides, &job, err);
     if (status == OCT_OK)
         status = name_folders(c, &job, err);
     if (status == OCT_OK)

@@ -2,12 +2,14 @@
 #include "config/check.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/nearest.h"
 #include "config/fused.h"
 #include "config/model_args.h"
+#include "config/options.h"
 #include "config/refusals.h"
 #include "quant/recipe.h"
 
@@ -141,14 +143,39 @@ static oct_status check_names(oct_loader *l) {
     return status;
 }
 
+/* The item before `item` that is the same argument under another name, or NULL. */
+static const oct_value *find_other_name(const oct_value *table, const oct_value *item) {
+    for (const oct_value *other = table->items.first; other != item; other = other->next)
+        if (oct_model_args_is(other->key, item->key))
+            return other;
+    return NULL;
+}
+
+/* An option that stands for the file's has taken its place already. */
+static oct_status check_one_name(oct_loader *l, const oct_value *item) {
+    const oct_value *other = find_other_name(l->job->model.args, item);
+    char key[256], other_key[256];
+    if (!other || l->reading == OCT_JOB_READ_SAVED)
+        return OCT_OK;
+    snprintf(key, sizeof key, "model.args.%s", item->key);
+    snprintf(other_key, sizeof other_key, "model.args.%s", other->key);
+    return oct_fail(l->builder.err, OCT_INVALID,
+                    "%s: another name of an argument that is there; expected one of both; got it "
+                    "beside %s",
+                    oct_job_at(l->job, key), oct_job_at(l->job, other_key));
+}
+
 /* Entry by entry; how they go together shows when the model is made. */
 static oct_status check_model_args(oct_loader *l) {
     const oct_value *item = l->job->model.args ? l->job->model.args->items.first : NULL;
     oct_model_args args;
     oct_status status = oct_model_args_flavor("llama3", "debugmodel", &args, l->builder.err);
-    for (; item && !status; item = item->next)
-        status = oct_loader_refuse(l, oct_job_set_model_arg(l->job, item, &args, l->builder.err),
-                                   OCT_REFUSED_BY_PLACE);
+    for (; item && !status; item = item->next) {
+        status = oct_job_set_model_arg(l->job, item, &args, l->builder.err);
+        if (!status)
+            status = check_one_name(l, item);
+        status = oct_loader_refuse(l, status, OCT_REFUSED_BY_PLACE);
+    }
     return status;
 }
 
@@ -162,15 +189,14 @@ static oct_status check_recipe(oct_loader *l, const char *key, const char *name)
     return oct_loader_refuse(l, status, OCT_REFUSED_BY_PLACE);
 }
 
-/* Of the recipes that convert something. */
+/* Also of those that convert nothing: a file may have the table without its converter. */
 static oct_status check_recipes(oct_loader *l) {
     const oct_job *job = l->job;
-    const oct_job_list *list = &job->model.converters;
     oct_status status = OCT_OK;
-    if (place_in(list, "quantize.linear.mx") < list->n)
+    if (job->form == OCT_JOB_TITAN)
         status =
             check_recipe(l, "quantize.linear.mx.recipe_name", job->quantize.linear.mx.recipe_name);
-    if (!status && place_in(list, "quantize.grouped_mm.mx") < list->n)
+    if (!status && job->form == OCT_JOB_TITAN)
         status = check_recipe(l, "quantize.grouped_mm.mx.recipe_name",
                               job->quantize.grouped_mm.mx.recipe_name);
     return status ? status
@@ -264,10 +290,19 @@ static oct_status check_initial_load(oct_loader *l) {
 
 /* All checks, so that all that is wrong is told at once. */
 oct_status oct_loader_check(oct_loader *l) {
-    static oct_status (*const checks[])(oct_loader *) = {
-        check_device,  check_initial_load,     check_flavor,     check_names,
-        check_paths,   check_all_path_names,   check_converters, check_model_args,
-        check_recipes, check_selective_option, check_keep,       check_last_save};
+    static oct_status (*const checks[])(oct_loader *) = {check_device,
+                                                         check_initial_load,
+                                                         check_flavor,
+                                                         check_names,
+                                                         check_paths,
+                                                         check_all_path_names,
+                                                         check_converters,
+                                                         check_model_args,
+                                                         check_recipes,
+                                                         check_selective_option,
+                                                         check_keep,
+                                                         check_last_save,
+                                                         oct_loader_check_options};
     oct_status status = OCT_OK;
     for (size_t i = 0; i < sizeof checks / sizeof *checks && !status; i++)
         status = oct_loader_refuse(l, checks[i](l), OCT_REFUSED_BY_PLACE);

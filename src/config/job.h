@@ -181,14 +181,23 @@ typedef struct oct_job {
  * line. Reads files, logs nothing; thread-safe on distinct jobs. */
 oct_status oct_job_load(const char *path, const char *const *overrides, int n, oct_job *job,
                         oct_error *err);
+/* How strictly options are taken. */
+typedef enum oct_job_reading {
+    OCT_JOB_READ_STRICT, /* an option that can't act in this job is refused */
+    OCT_JOB_READ_ARM,    /* it may be meant for the job in another recipe */
+    OCT_JOB_READ_SAVED   /* of a checkpoint: as it was taken when the run began */
+} oct_job_reading;
+/* The same for a job that is read for another purpose than to run as it is. A `path` of "" is
+ * torchtitan's defaults. */
+oct_status oct_job_load_as(oct_job_reading reading, const char *path, const char *const *overrides,
+                           int n, oct_job *job, oct_error *err);
 /* Takes `--job.config_file CONFIG` out of the n overrides, for a job whose file is a copy of that;
  * returns how many are left. */
 int oct_job_without_config_file(const char **overrides, int n);
 /* The torchtitan defaults alone, as an empty file would give. */
 oct_status oct_job_default(oct_job *job, oct_error *err);
 /* The same with overrides, for what has no job file. */
-oct_status oct_job_load_defaults(const char *const *overrides, int n, oct_job *job,
-                                 oct_error *err);
+oct_status oct_job_load_defaults(const char *const *overrides, int n, oct_job *job, oct_error *err);
 void oct_job_free(oct_job *job);
 
 /* Where `key` ("training.seq_len"; the spelling of either file form) got its value: "FILE:LINE",

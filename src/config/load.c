@@ -114,13 +114,6 @@ static oct_status fill_job(oct_loader *l, char **others) {
     return status ? status : oct_loader_conclude(l, others);
 }
 
-const struct oct_rules *oct_job_rules(const oct_job *job) {
-    const oct_rules *rules = oct_rules_find(job->quantize.rules);
-    oct_rule_set own =
-        job->form == OCT_JOB_MINDSPEED ? OCT_RULES_MINDSPEED : OCT_RULES_TORCHTITAN_NPU;
-    return rules ? rules : oct_rules_of(own);
-}
-
 void oct_job_set_rules(oct_job *job, const struct oct_rules *rules) {
     if (rules != oct_job_rules(job))
         job->quantize.rules = rules->name;
@@ -174,10 +167,11 @@ static oct_status load_into(oct_loader *l, const char *path, const char *const *
     return status ? status : fill_job(l, others);
 }
 
-static oct_status load(const char *path, const char *const *overrides, int n, oct_job *job,
-                       oct_error *err) {
+static oct_status load(oct_job_reading reading, const char *path, const char *const *overrides,
+                       int n, oct_job *job, oct_error *err) {
     oct_error local = {0};
-    oct_loader l = {.job = job, .builder = {.path = path, .err = err ? err : &local}};
+    oct_loader l = {
+        .job = job, .reading = reading, .builder = {.path = path, .err = err ? err : &local}};
     *job = (oct_job){.form = is_yaml_path(path) ? OCT_JOB_MINDSPEED : OCT_JOB_TITAN};
     char *others = NULL;
     oct_status status = load_into(&l, path, overrides, n, &others);
@@ -187,8 +181,8 @@ static oct_status load(const char *path, const char *const *overrides, int n, oc
     return status;
 }
 
-oct_status oct_job_load(const char *path, const char *const *overrides, int n, oct_job *job,
-                        oct_error *err) {
+static oct_status load_file(oct_job_reading reading, const char *path, const char *const *overrides,
+                            int n, oct_job *job, oct_error *err) {
     *job = (oct_job){0};
     const char *named;
     oct_status status = oct_override_config_file(overrides, n, &named, err);
@@ -201,15 +195,20 @@ oct_status oct_job_load(const char *path, const char *const *overrides, int n, o
     if (!path || !*path)
         return oct_fail(err, OCT_INVALID,
                         "command line: no job file; expected a .toml or .yaml file");
-    return load(path, overrides, n, job, err);
+    return load(reading, path, overrides, n, job, err);
+}
+
+oct_status oct_job_load(const char *path, const char *const *overrides, int n, oct_job *job,
+                        oct_error *err) {
+    return load_file(OCT_JOB_READ_STRICT, path, overrides, n, job, err);
 }
 
 oct_status oct_job_default(oct_job *job, oct_error *err) {
-    return load("", NULL, 0, job, err);
+    return load(OCT_JOB_READ_STRICT, "", NULL, 0, job, err);
 }
 
-oct_status oct_job_load_defaults(const char *const *overrides, int n, oct_job *job,
-                                 oct_error *err) {
+static oct_status load_defaults(oct_job_reading reading, const char *const *overrides, int n,
+                                oct_job *job, oct_error *err) {
     const char *named;
     oct_status status = oct_override_config_file(overrides, n, &named, err);
     if (!status && named)
@@ -217,7 +216,19 @@ oct_status oct_job_load_defaults(const char *const *overrides, int n, oct_job *j
                           "command line: --job.config_file: the model is named already; expected "
                           "one of both; got %s",
                           named);
-    return status ? status : load("", overrides, n, job, err);
+    return status ? status : load(reading, "", overrides, n, job, err);
+}
+
+oct_status oct_job_load_defaults(const char *const *overrides, int n, oct_job *job,
+                                 oct_error *err) {
+    return load_defaults(OCT_JOB_READ_STRICT, overrides, n, job, err);
+}
+
+oct_status oct_job_load_as(oct_job_reading reading, const char *path, const char *const *overrides,
+                           int n, oct_job *job, oct_error *err) {
+    if (path && !*path)
+        return load_defaults(reading, overrides, n, job, err);
+    return load_file(reading, path, overrides, n, job, err);
 }
 
 void oct_job_free(oct_job *job) {

@@ -411,15 +411,18 @@ static bool converts(const oct_loader *l, const char *name) {
  * their own. Without a plan, or without the converter, such a key would do nothing. */
 static oct_status check_quantize_keys(oct_loader *l, const char *section, const char *converter) {
     bool declined = value_of(l, PLAN "recipe_name") != NULL; /* none, to try the job without it */
+    const char *what = declined ? PLAN "recipe_name is none" : "the job has no plan";
+    if (l->reading != OCT_JOB_READ_STRICT)
+        return OCT_OK;
     for (size_t i = 0; i < oct_schema_titan.n; i++) {
         const oct_key *key = &oct_schema_titan.keys[i];
         const oct_setting *setting = &l->state->titan[i];
         if (!setting->value || key->kind != OCT_KEY_USED ||
             strncmp(key->name, section, strlen(section)) != 0)
             continue;
-        if (!l->job->quantization_plan.recipe_name && !declined)
-            return oct_loader_fail(l, setting->place, key->name, "the job has no plan",
-                                   "--" PLAN "recipe_name beside it", setting->value);
+        if (!l->job->quantization_plan.recipe_name)
+            return oct_loader_fail(l, setting->place, key->name, what,
+                                   "a recipe in --" PLAN "recipe_name beside it", setting->value);
         if (l->job->quantization_plan.recipe_name && !converts(l, converter))
             return oct_fail(l->builder.err, OCT_INVALID,
                             "%s: --%s: the plan doesn't have its converter; expected %s in " PLAN

@@ -7,8 +7,15 @@
 #include "config/collect.h"
 #include "config/refusals.h"
 #include "config/text.h"
+#include "model/args.h"
 
 #define MAX_NAME 256
+
+/* Whether the option `name` takes the place of the table's item: of the same name, or of the file
+ * and the same model argument under another. Two names on one command line are for check.c. */
+static bool replaces(const char *name, const oct_value *item) {
+    return strcmp(item->key, name) == 0 || (item->line && oct_model_args_is(item->key, name));
+}
 
 /* A copy of the setting's table in which `name` is `value`. */
 static oct_status replace_entry(oct_loader *l, oct_setting *setting, const char *name,
@@ -22,7 +29,7 @@ static oct_status replace_entry(oct_loader *l, oct_setting *setting, const char 
             oct_value *copy = oct_value_copy(&l->builder, item);
             if (!copy)
                 return l->builder.err->status;
-            if (strcmp(item->key, name) != 0 &&
+            if (!replaces(name, item) &&
                 oct_value_append(&l->builder, table, item->key, strlen(item->key), copy))
                 return l->builder.err->status;
         }
@@ -87,6 +94,19 @@ static oct_status fail_no_value(oct_loader *l, const oct_key *key) {
                     OCT_COMMAND_LINE, key->name, expected);
 }
 
+/* Of a shell variable that isn't set, most likely: to go on without the path would be to train
+ * from other weights, or on other data. */
+static oct_status fail_empty(oct_loader *l, const oct_key *key) {
+    bool optional = strcmp(key->fallback, "none") == 0;
+    return oct_fail(l->builder.err, OCT_INVALID,
+                    "%s: --%s: the value is empty; expected %s; got \"\"", OCT_COMMAND_LINE,
+                    key->name, optional ? "a path or a name, or none" : "a text");
+}
+
+static bool is_text(const oct_key *key) {
+    return key->kind == OCT_KEY_USED && (key->type == OCT_KEY_STRING || key->type == OCT_KEY_WORD);
+}
+
 static oct_status set_known(oct_loader *l, const oct_key *key, oct_setting *setting, argument *a,
                             const char *next) {
     bool truth;
@@ -101,6 +121,8 @@ static oct_status set_known(oct_loader *l, const oct_key *key, oct_setting *sett
         a->value = next;
         a->used++;
     }
+    if (!*a->value && is_text(key) && l->reading != OCT_JOB_READ_SAVED)
+        return fail_empty(l, key);
     return set_row(l, key, setting, a->value);
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "config/fused.h"
+#include "quant/rules.h"
 
 /* ---- rows and their settings ---- */
 
@@ -170,6 +171,13 @@ bool oct_job_is_npu(const oct_job *job) {
             return true;
     }
     return false;
+}
+
+const struct oct_rules *oct_job_rules(const oct_job *job) {
+    const oct_rules *rules = oct_rules_find(job->quantize.rules);
+    oct_rule_set own =
+        job->form == OCT_JOB_MINDSPEED ? OCT_RULES_MINDSPEED : OCT_RULES_TORCHTITAN_NPU;
+    return rules ? rules : oct_rules_of(own);
 }
 
 #define BASIC "data.dataset_param.basic_parameters."

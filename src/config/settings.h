@@ -29,6 +29,7 @@ typedef struct oct_loader {
     oct_value_builder builder;
     oct_job *job;
     struct oct_job_state *state;
+    oct_job_reading reading;
     oct_refusal *refusals; /* what is wrong, in the order in which it is told: see refusals.h */
     size_t n_refusals, n_untold;
 } oct_loader;

@@ -110,10 +110,13 @@ static difference difference_in(const char *name, const oct_model_args *now,
 
 /* Where the job has the argument from: an entry of model.args, else what all are from. */
 static const char *place_of(const oct_job *job, const char *name) {
-    char key[128];
-    snprintf(key, sizeof key, ARGS "%s", name);
-    if (oct_job_is_set(job, key))
-        return oct_job_at(job, key);
+    const oct_value *item = job->model.args ? job->model.args->items.first : NULL;
+    for (; item; item = item->next) {
+        char key[128];
+        snprintf(key, sizeof key, ARGS "%s", item->key); /* which may be another name of it */
+        if (oct_model_args_is(item->key, name))
+            return oct_job_at(job, key);
+    }
     if (strcmp(name, "family") == 0)
         return oct_job_at(job, "model.name");
     return oct_job_at(job, *job->model.flavor ? "model.flavor" : "model.hf_assets_path");

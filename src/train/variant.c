@@ -91,11 +91,11 @@ static void put_mindspeed(const char *const *overrides, int n, const char *recip
         put_activation(recipe, o);
 }
 
-static oct_status load(const char *path, const char *const *overrides, int n, oct_job *job,
-                       oct_error *err) {
+static oct_status load(oct_job_reading reading, const char *path, const char *const *overrides,
+                       int n, oct_job *job, oct_error *err) {
     if (path && !*path)
         return oct_job_load_defaults(overrides, n, job, err);
-    return oct_job_load(path, overrides, n, job, err);
+    return oct_job_load_as(reading, path, overrides, n, job, err);
 }
 
 /* The given overrides, and after them those that the recipe put in. */
@@ -114,21 +114,21 @@ static oct_status list_all(const char *const *overrides, int n, oct_variant_over
     return OCT_OK;
 }
 
-static oct_status load_in_recipe(const char *path, const char *const *overrides, int n,
-                                 const char *recipe, oct_job *job, oct_variant_overrides *o,
-                                 oct_error *err) {
+static oct_status load_in_recipe(oct_job_reading reading, const char *path,
+                                 const char *const *overrides, int n, const char *recipe,
+                                 oct_job *job, oct_variant_overrides *o, oct_error *err) {
     if (job->form == OCT_JOB_MINDSPEED)
         put_mindspeed(overrides, n, recipe, o);
     else
         put_titan(job, recipe, o);
     oct_job_free(job);
     oct_status status = list_all(overrides, n, o, err);
-    return status ? status : load(path, o->all, o->n, job, err);
+    return status ? status : load(reading, path, o->all, o->n, job, err);
 }
 
-oct_status oct_variant_load_told(const char *path, const char *const *overrides, int n_overrides,
-                                 const char *recipe, oct_job *job, oct_variant_overrides *told,
-                                 oct_error *err) {
+static oct_status load_variant(oct_job_reading reading, const char *path,
+                               const char *const *overrides, int n_overrides, const char *recipe,
+                               oct_job *job, oct_variant_overrides *told, oct_error *err) {
     oct_recipe parsed;
     oct_status status = OCT_OK;
     *job = (oct_job){0};
@@ -136,11 +136,19 @@ oct_status oct_variant_load_told(const char *path, const char *const *overrides,
     if (recipe && !is_high_precision(recipe))
         status = oct_recipe_parse_beside(recipe, high_precision, N_HIGH_PRECISION, &parsed, err);
     if (status == OCT_OK)
-        status = load(path, overrides, n_overrides, job, err);
+        status = load(reading, path, overrides, n_overrides, job, err);
     if (status != OCT_OK)
         return status;
-    return recipe ? load_in_recipe(path, overrides, n_overrides, recipe, job, told, err)
+    return recipe ? load_in_recipe(reading, path, overrides, n_overrides, recipe, job, told, err)
                   : list_all(overrides, n_overrides, told, err);
+}
+
+oct_status oct_variant_load_told(const char *path, const char *const *overrides, int n_overrides,
+                                 const char *recipe, oct_job *job, oct_variant_overrides *told,
+                                 oct_error *err) {
+    /* An option of the user's may be for another recipe than this one. */
+    oct_job_reading reading = recipe ? OCT_JOB_READ_ARM : OCT_JOB_READ_STRICT;
+    return load_variant(reading, path, overrides, n_overrides, recipe, job, told, err);
 }
 
 void oct_variant_overrides_free(oct_variant_overrides *told) {
@@ -214,8 +222,10 @@ oct_status oct_variant_load_saved(const oct_checkpoint *from, const char *recipe
     char *path = oct_path_join(oct_checkpoint_path(from), oct_checkpoint_config_name(from));
     oct_status status = path ? read_overrides(from, state, recipe != NULL, &overrides, &n, err)
                              : oct_fail_memory(err);
+    oct_variant_overrides told = {0};
     if (status == OCT_OK)
-        status = oct_variant_load(path, overrides, n, recipe, job, err);
+        status = load_variant(OCT_JOB_READ_SAVED, path, overrides, n, recipe, job, &told, err);
+    oct_variant_overrides_free(&told);
     if (status == OCT_OK)
         status = take_rules(from, job, err);
     oct_free(path);

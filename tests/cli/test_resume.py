@@ -61,6 +61,8 @@ class Resume(Training):
             name = arg.split("=")[0]
             self.refused(RUN + EXPERTS + ["--training.steps=5", "--model.args." + arg], "--model.args.%s: " % name,
                          expected, got)
+        self.refused(RUN + EXPERTS + ["--training.steps=5", "--model.args.inter_dim=48"],
+                     "command line: --model.args.inter_dim: another hidden_dim than")  # the name that was typed
         out = self.again(*EXPERTS, "--model.args.load_balance_coeff=0.5")
         self.assertIn("resumed with another model.args.load_balance_coeff: was 0.001, is 0.5", out)
         for force in ("--debug.moe_force_load_balance", "--model.args.moe_force_load_balance=true"):
@@ -77,16 +79,19 @@ class Resume(Training):
         self.assertNotIn("resumed with", self.again("--model.args.rope_theta=500000"))
 
     def test_given_another_key_that_decides_numbers_each_is_told(self):
-        self.save()
+        convert = "--model.converters=quantize.linear.mx"
+        experts = "quantize.grouped_mm.mx.enable_fsdp_low_precision_all_gather"  # in the file: nothing here has it act
+        self.save(convert)
+        with open(self.path("job.toml"), "a") as file:
+            file.write("[quantize.grouped_mm.mx]\n%s = true\n" % experts.split(".")[-1])
         changes = {"optimizer.beta1": ("0.9", "0.5"), "optimizer.beta2": ("0.95", "0.99"), "optimizer.eps": ("1e-08", "1e-06"),
                    "optimizer.weight_decay": ("0.1", "0.2"), "optimizer.lr": ("0.003", "0.001"),
                    "training.max_norm": ("1.0", "2.0"), "lr_scheduler.warmup_steps": ("2", "3"),
                    "lr_scheduler.decay_type": ('"linear"', '"cosine"'),
                    "quantize.linear.mx.enable_fsdp_low_precision_all_gather": ("false", "true"),
-                   "quantize.grouped_mm.mx.enable_fsdp_low_precision_all_gather": ("false", "true"),
-                   "quantize.linear.mx.scale_mode": ('none', '"floor"'), "training.global_batch_size": ("-1", "4"),
+                   experts: ("false", "true"), "quantize.linear.mx.scale_mode": ('none', '"floor"'), "training.global_batch_size": ("-1", "4"),
                    "training.mixed_precision_param": ('"bfloat16"', '"float32"')}
-        out = self.again(*["--%s=%s" % (key, now.strip('"')) for key, (_, now) in changes.items()])
+        out = self.again(convert, *["--%s=%s" % (key, now.strip('"')) for key, (_, now) in changes.items() if key != experts])
         for key, (was, now) in changes.items():
             self.assertIn("resumed with another %s: was %s, is %s\n" % (key, was, now), out)
         self.assertEqual(out.count("resumed with"), len(changes))

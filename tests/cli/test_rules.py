@@ -58,12 +58,21 @@ class Rules(Training):
                          [("rceil", "floor"), ("rceil", "rceil"), ("rceil", "floor")])
         self.assertIn("rceil, in wgrad floor", self.accepted(["plan", "job.toml", *EXPERTS_TOML]).stdout)
 
-    def test_given_a_scale_mode_it_wins_over_rules_and_names(self):
-        for recipe in ("mxfp8", "mxfp8_cublas"):
+    def test_given_a_scale_mode_it_wins_over_rules_and_not_over_names(self):
+        for recipe in ("mxfp8", "mxfp8-32x32"):
             plan = self.whole_plan("job.toml", *EXPERTS_TOML, "--quantize.grouped_mm.mx.recipe_name=" + recipe,
                                    "--quantize.grouped_mm.mx.scale_mode=even")
             self.assertEqual({r[k] for r in plan["roles"] if r["modules"] == "experts"
                               for k in ("scale_mode", "wgrad_scale_mode")}, {"even"})
+        self.refused(["plan", "job.toml", MX, "--quantize.linear.mx.recipe_name=mxfp8_cublas",
+                      "--quantize.linear.mx.scale_mode=even"],
+                     "--quantize.linear.mx.scale_mode", '"floor" or none', '--quantize.linear.mx.recipe_name = "mxfp8_cublas"')
+
+    def test_given_a_recipe_without_its_converter_train_refuses_and_compare_takes_it_for_its_arms(self):
+        option = "--quantize.linear.mx.scale_mode=floor"
+        for command in ("train", "plan"):
+            self.refused([command, "job.toml", option], option[:-6], "quantize.linear.mx in model.converters")
+        self.accepted(["compare", "job.toml", "--recipes", "bf16,mxfp8,hif8", option, "--training.steps=1"])
 
     def test_given_experts_of_hif8_plan_says_how_rows_share_scales(self):
         hif8 = ["--quantize.linear.mx.recipe_name=hif8", "--quantize.grouped_mm.mx.recipe_name=hif8"]
@@ -79,7 +88,7 @@ class Rules(Training):
     def test_given_rules_without_groups_of_their_own_upstream_is_refused(self):
         for name in ("octet", "torchtitan@0.2.2"):
             self.refused(["plan", "job.toml", *EXPERTS_TOML, "--quantize.grouped_mm.mx.groups=upstream",
-                          "--quantize.rules=" + name], "quantize.grouped_mm.mx.groups", name, "torchtitan-npu@0.2.2")
+                          "--quantize.grouped_mm.mx.recipe_name=hif8", "--quantize.rules=" + name], "quantize.grouped_mm.mx.groups", name, "torchtitan-npu@0.2.2")
 
     def test_given_torchtitan_npu_what_it_skips_and_refuses_is_told(self):
         notes = self.notes("job.toml", *EXPERTS_TOML)
@@ -130,7 +139,7 @@ class Rules(Training):
         for i, option in enumerate(("--quantize.linear.mx.scale_mode=rceil", "--quantize.rules=octet")):
             self.assertNotEqual(self.losses("job.yaml", option, folder=str(i)), planned)
         self.refused(["train", "job.yaml", "--model.converters=quantize.linear.mx"], "quant_converters")
-        self.refused(["train", "job.yaml", "--training.quantization_plan.recipe_name="], "the name is empty")
+        self.refused(["train", "job.yaml", "--training.quantization_plan.recipe_name="], "the value is empty")
         self.assertEqual(self.whole_plan("job.yaml", "--training.quantization_plan.recipe_name=none")["linears_converted"], 0)
 
     def test_given_rules_in_a_file_of_either_form_they_hold(self):

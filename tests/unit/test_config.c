@@ -109,6 +109,7 @@ static void given_file_and_command_line_the_latter_wins_and_places_are_kept(void
                                "1e-4",
                                "--metrics.enable-tensorboard",
                                "--checkpoint.no-last_save_model_only",
+                               "--model.converters=quantize.linear.mx",
                                "--quantize.linear.mx.filter_fqns=wq, wk,output",
                                "--validation.steps",
                                "-1",
@@ -469,6 +470,11 @@ static bool has_another_name_in_yaml(const char *name) {
            strcmp(name, "quantize.grouped_mm.mx.fqns") == 0;
 }
 
+/* Keys that act only beside a converter, or beside a recipe of their kind. */
+static bool needs_a_recipe(const char *name) {
+    return strstr(name, "quantize.linear.mx.") || strstr(name, "quantize.grouped_mm.mx.");
+}
+
 static void load_with_default(const char *path, const oct_schema *schema) {
     for (size_t i = 0; i < schema->n; i++) {
         oct_job job;
@@ -476,6 +482,9 @@ static void load_with_default(const char *path, const oct_schema *schema) {
         char override[512];
         const char *const overrides[] = {override};
         if (strcmp(schema->keys[i].name, "job.config_file") == 0 ||
+            (schema->keys[i].kind == OCT_KEY_USED && needs_a_recipe(schema->keys[i].name)) ||
+            (schema->keys[i].kind == OCT_KEY_USED && schema->keys[i].type == OCT_KEY_STRING &&
+             !*schema->keys[i].fallback) ||
             (strstr(path, ".yaml") && has_another_name_in_yaml(schema->keys[i].name)))
             continue;
         snprintf(override, sizeof override, "--%s=%s", schema->keys[i].name,
@@ -541,10 +550,11 @@ static void given_optional_keys_none_and_empty_mean_not_given(void **state) {
     (void)state;
     oct_job job;
     const char *overrides[] = {"--training.dataset_path=None", "--debug.seed=none",
-                               "--quantize.linear.mx.filter_fqns=", "--job.description=none"};
+                               "--quantize.linear.mx.filter_fqns=", "--job.description=none",
+                               "--model.converters=quantize.linear.mx"};
     load_good("[training]\ndataset_path = \"x.txt\"\n[debug]\nseed = 5\n[validation]\n"
               "dataset_path = \"\"\n[model]\ntokenizer_path = \"tok\"\n",
-              overrides, 4, &job);
+              overrides, COUNT(overrides), &job);
     assert_null(job.training.dataset_path);
     assert_null(job.validation.dataset_path);
     assert_string_equal(job.model.tokenizer_path, "tok");
@@ -733,8 +743,8 @@ static void given_a_yaml_job_quantize_keys_of_the_command_line_count(void **stat
     (void)state;
     oct_job job;
     const char *overrides[] = {"--quantize.linear.mx.recipe_name=hif8",
-                               "--quantize.linear.mx.scale_mode=ceil",
-                               "--quantize.grouped_mm.mx.amax_history_len=4",
+                               "--quantize.grouped_mm.mx.scale_mode=ceil",
+                               "--quantize.grouped_mm.mx.gemm=exact",
                                "--quantize.grouped_mm.mx.no-enable_fsdp_low_precision_all_gather"};
     load_good_yaml(PLANNED
                    "    fsdp_low_precision_all_gather_mode: all\nquantize: {rules: octet}\n",
@@ -742,9 +752,9 @@ static void given_a_yaml_job_quantize_keys_of_the_command_line_count(void **stat
     const oct_job_mx *linear = &job.quantize.linear.mx, *experts = &job.quantize.grouped_mm.mx;
     assert_string_equal(linear->recipe_name, "hif8");
     assert_string_equal(experts->recipe_name, "mxfp8"); /* the plan's */
-    assert_string_equal(linear->scale_mode, "ceil");
-    assert_null(experts->scale_mode);
-    assert_int_equal(experts->amax_history_len, 4);
+    assert_string_equal(experts->scale_mode, "ceil");
+    assert_null(linear->scale_mode);
+    assert_string_equal(experts->gemm, "exact");
     assert_true(linear->enable_fsdp_low_precision_all_gather); /* the plan's default */
     assert_false(experts->enable_fsdp_low_precision_all_gather);
     assert_string_equal(linear->fsdp_low_precision_all_gather_mode, "all");
@@ -754,6 +764,151 @@ static void given_a_yaml_job_quantize_keys_of_the_command_line_count(void **stat
                         "job.yaml:3: training.quantization_plan.recipe_name");
     assert_string_equal(oct_job_at(&job, "quantize.linear.mx.recipe_name"),
                         "command line: --quantize.linear.mx.recipe_name");
+    oct_job_free(&job);
+}
+
+/* ---- options that would act on nothing ---- */
+
+#define MX "--model.converters=quantize.linear.mx"
+#define BOTH "--model.converters=quantize.linear.mx,quantize.grouped_mm.mx"
+#define LINEARS "--quantize.linear.mx."
+#define GROUPED "--quantize.grouped_mm.mx."
+#define NO_PLAN "--training.quantization_plan.recipe_name=none"
+
+static void given_an_option_of_a_recipe_that_cannot_act_it_is_refused_and_told_why(void **state) {
+    (void)state;
+    static const struct {
+        const char *path, *text, *first, *second, *message;
+    } cases[] = {
+        {"job.toml", "", LINEARS "recipe_name=hif8", NULL,
+         LINEARS "recipe_name: nothing here is quantized by quantize.linear.mx; expected "
+                 "quantize.linear.mx in model.converters beside it; got \"hif8\""},
+        {"job.toml", "", GROUPED "groups=true", MX,
+         GROUPED "groups: nothing here is quantized by quantize.grouped_mm.mx; expected "
+                 "quantize.grouped_mm.mx in model.converters beside it; got \"true\""},
+        {"job.toml", "[quantize.linear.mx]\nrecipe_name = \"hif8\"\n", MX,
+         LINEARS "scale_mode=floor",
+         LINEARS "scale_mode: the recipe hif8 has no block scales; expected none, or an MX recipe "
+                 "such as mxfp8; got \"floor\""},
+        {"job.toml", "", MX, LINEARS "amax_history_len=4",
+         LINEARS "amax_history_len: the recipe mxfp8 keeps no amax of earlier steps; expected a "
+                 "delayed recipe such as delayed_per_tensor_HiF8_HiF8_HiF8; got 4"},
+        {"job.toml", "", BOTH, GROUPED "groups=upstream",
+         GROUPED "groups: the recipe mxfp8 has no scales of whole tensors; expected none, or a "
+                 "per-tensor recipe such as hif8; got \"upstream\""},
+        {"job.yaml", PLANNED, GROUPED "recipe_name=hif8", GROUPED "groups=upstream",
+         GROUPED "groups: the rules mindspeed@2026-07 group rows so without it; expected none, or "
+                 "true to differ; got \"upstream\""},
+        {"job.yaml", PLANNED, NO_PLAN, LINEARS "recipe_name=hif8",
+         LINEARS "recipe_name: training.quantization_plan.recipe_name is none; expected a recipe "
+                 "in --training.quantization_plan.recipe_name beside it; got \"hif8\""},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const char *overrides[] = {cases[i].first, cases[i].second};
+        int n = cases[i].second ? 2 : 1;
+        char message[512];
+        oct_job job;
+        oct_error err;
+        assert_int_equal(load(cases[i].path, cases[i].text, overrides, n, &job, &err), OCT_INVALID);
+        snprintf(message, sizeof message, "command line: %s", cases[i].message);
+        assert_string_equal(err.message, message);
+        assert_null(job.others);
+        oct_job_free(&job);
+        /* One arm of several, or a run that goes on: it's for another, or was taken so before. */
+        for (int reading = OCT_JOB_READ_ARM; reading <= OCT_JOB_READ_SAVED; reading++) {
+            assert_int_equal(
+                oct_job_load_as((oct_job_reading)reading, cases[i].path, overrides, n, &job, &err),
+                OCT_OK);
+            oct_job_free(&job);
+        }
+    }
+}
+
+static void given_a_files_table_without_its_converter_only_its_grammar_counts(void **state) {
+    (void)state;
+    oct_job job;
+    oct_error err;
+    const char table[] =
+        "[quantize.grouped_mm.mx]\nrecipe_name = \"hif8\"\nscale_mode = \"floor\"\n";
+    const char *off[] = {LINEARS "scale_mode=none",
+                         GROUPED "enable_fsdp_low_precision_all_gather=false"};
+    load_good(table, off, 2, &job);
+    oct_job_free(&job);
+    assert_int_equal(load("job.toml", "[quantize.grouped_mm.mx]\nrecipe_name = \"hif99\"\n", NULL,
+                          0, &job, &err),
+                     OCT_INVALID);
+    assert_non_null(strstr(err.message, "job.toml:2: quantize.grouped_mm.mx.recipe_name: "));
+    oct_job_free(&job);
+}
+
+static void given_a_recipe_that_names_its_scale_rule_another_beside_it_is_refused(void **state) {
+    (void)state;
+    const char text[] = "[quantize.linear.mx]\nrecipe_name = \"mxfp8_cublas\"\n";
+    const char *same[] = {MX, LINEARS "scale_mode=floor"},
+               *other[] = {MX, LINEARS "scale_mode=rceil"};
+    oct_job job;
+    oct_error err;
+    load_good(text, same, 2, &job);
+    oct_job_free(&job);
+    assert_int_equal(load("job.toml", text, other, 2, &job, &err), OCT_INVALID);
+    assert_string_equal(
+        err.message, "command line: --quantize.linear.mx.scale_mode: the recipe's name says "
+                     "another rule; expected \"floor\" or none; got \"rceil\" beside job.toml:2: "
+                     "quantize.linear.mx.recipe_name = \"mxfp8_cublas\"");
+    oct_job_free(&job);
+    const char *yaml[] = {LINEARS "recipe_name=mxfp8_cublas_rceil", LINEARS "scale_mode=floor"};
+    assert_int_equal(load("job.yaml", PLANNED, yaml, 2, &job, &err), OCT_INVALID);
+    assert_non_null(strstr(err.message, "expected \"rceil\" or none; got \"floor\""));
+    oct_job_free(&job);
+}
+
+static void given_an_empty_path_on_the_command_line_it_is_not_taken_for_none(void **state) {
+    (void)state;
+    static const char *const keys[] = {"checkpoint.initial_load_path", "validation.dataset_path",
+                                       "training.dataset_path", "model.tokenizer_path"};
+    for (size_t i = 0; i < COUNT(keys); i++) {
+        char override[128], message[256];
+        const char *const overrides[] = {override};
+        oct_job job;
+        snprintf(override, sizeof override, "--%s=", keys[i]);
+        snprintf(message, sizeof message,
+                 "command line: --%s: the value is empty; expected a path or a name, or none; got "
+                 "\"\"",
+                 keys[i]);
+        expect_error("job.toml", "", override, message);
+        snprintf(override, sizeof override, "--%s=none", keys[i]);
+        load_good("", overrides, 1, &job);
+        oct_job_free(&job);
+    }
+    oct_job job;
+    oct_error err;
+    const char *yaml[] = {"--training.load=", "--training.save="};
+    for (size_t i = 0; i < COUNT(yaml); i++) {
+        assert_int_equal(load("job.yaml", PLANNED, &yaml[i], 1, &job, &err), OCT_INVALID);
+        assert_non_null(strstr(err.message, ": the value is empty; expected "));
+        oct_job_free(&job);
+    }
+}
+
+static void given_one_argument_under_two_names_both_are_named(void **state) {
+    (void)state;
+    oct_job job;
+    oct_error err;
+    expect_error("job.toml", "[model.args]\nnum-experts = 16\nnum_experts = 4\n", NULL,
+                 "job.toml:3: model.args.num_experts: another name of an argument that is there; "
+                 "expected one of both; got it beside job.toml:2: model.args.num-experts");
+    const char *typed[] = {"--model.args.rope_factor=2", "--model.args.rope_scaling_factor=4"};
+    assert_int_equal(load("job.toml", "", typed, 2, &job, &err), OCT_INVALID);
+    assert_string_equal(err.message,
+                        "command line: --model.args.rope_scaling_factor: another name of an "
+                        "argument that is there; expected one of both; got it beside command line: "
+                        "--model.args.rope_factor");
+    oct_job_free(&job);
+    const char *over[] = {"--model.args.n_expert_groups=2"};
+    load_good("[model.args]\nnum_expert_groups = 4\ndim = 64\n", over, 1, &job);
+    assert_int_equal(job.model.args->items.n, 2);
+    assert_null(oct_value_find(job.model.args, "num_expert_groups"));
+    assert_int_equal(oct_value_find(job.model.args, "n_expert_groups")->integer, 2);
     oct_job_free(&job);
 }
 
@@ -841,8 +996,8 @@ static void given_a_wrong_yaml_job_one_line_says_where_what_and_expected(void **
          "command line: --features.recompute_plan: not valid YAML: flow sequence without a closing "
          "bracket; expected a value as a YAML file has it; got \"[a\""},
         {PLANNED, "--training.quantization_plan.recipe_name=",
-         "command line: --training.quantization_plan.recipe_name: the name is empty; expected a "
-         "recipe such as mxfp8, or none; got \"\""},
+         "command line: --training.quantization_plan.recipe_name: the value is empty; expected a "
+         "path or a name, or none; got \"\""},
         {PLANNED, "--model.converters=quantize.linear.mx",
          "command line: --model.converters: a YAML job names what it quantizes in its plan; "
          "expected --training.quantization_plan.quant_converters; got a list"},
@@ -853,8 +1008,8 @@ static void given_a_wrong_yaml_job_one_line_says_where_what_and_expected(void **
          "command line: --quantize.grouped_mm.mx.fqns: a YAML job names modules by patterns of "
          "its own; expected --training.quantization_plan.apply_modules; got a list"},
         {"", "--quantize.linear.mx.scale_mode=ceil",
-         "command line: --quantize.linear.mx.scale_mode: the job has no plan; expected "
-         "--training.quantization_plan.recipe_name beside it; got \"ceil\""},
+         "command line: --quantize.linear.mx.scale_mode: the job has no plan; expected a "
+         "recipe in --training.quantization_plan.recipe_name beside it; got \"ceil\""},
         {PLANNED "    quant_converters: ['quantize.linear.mx']\n",
          "--quantize.grouped_mm.mx.recipe_name=hif8",
          "command line: --quantize.grouped_mm.mx.recipe_name: the plan doesn't have its converter; "
@@ -887,6 +1042,11 @@ int main(void) {
         cmocka_unit_test(given_optional_keys_none_and_empty_mean_not_given),
         cmocka_unit_test(given_keys_without_effect_each_is_named_once_in_the_log),
         cmocka_unit_test(given_a_yaml_job_quantize_keys_of_the_command_line_count),
+        cmocka_unit_test(given_an_option_of_a_recipe_that_cannot_act_it_is_refused_and_told_why),
+        cmocka_unit_test(given_a_files_table_without_its_converter_only_its_grammar_counts),
+        cmocka_unit_test(given_a_recipe_that_names_its_scale_rule_another_beside_it_is_refused),
+        cmocka_unit_test(given_an_empty_path_on_the_command_line_it_is_not_taken_for_none),
+        cmocka_unit_test(given_one_argument_under_two_names_both_are_named),
         cmocka_unit_test(given_a_jobs_form_its_framework_is_another),
         cmocka_unit_test(given_a_mindspeed_job_its_keys_fill_the_fields_that_mean_the_same),
         cmocka_unit_test(given_a_mindspeed_job_defaults_and_command_line_of_both_forms_work),

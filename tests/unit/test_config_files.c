@@ -255,7 +255,8 @@ static void given_a_refused_allocation_anywhere_loading_fails_cleanly(void **sta
     (void)state;
     const char *overrides[] = {"--training.steps=3", "--model.args.dim=64",
                                "--quantize.linear.mx.filter_fqns=a,b"};
-    put_text("job.toml", "[training]\nseq_len = 8\n[model.args]\nn_layers = 2\n");
+    put_text("job.toml", "[training]\nseq_len = 8\n[model]\nconverters = [\"quantize.linear.mx\"]\n"
+                         "[model.args]\nn_layers = 2\n");
     size_t before = oct_alloc_live_bytes();
     oct_status status = OCT_NO_MEMORY;
     for (int64_t n = 1; status; n++) {

@@ -184,7 +184,12 @@ static oct_status open_held_out(const oct_inference *inference, const oct_setup_
     bool at_end = oct_setup_holds_out(job);
     const char *trained = job->training.dataset_path, *own = job->validation.dataset_path;
     *path = at_end ? trained : own;
-    if (!*path || (!at_end && trained && strcmp(own, trained) == 0))
+    if (job->validation.enable && oct_setup_validates_on_seen(job))
+        return oct_fail(err, OCT_INVALID,
+                        "%s: its training saw all of %s, which validation.dataset_path names too; "
+                        "name a TEXT to evaluate on",
+                        inference->source->path, trained);
+    if (!*path || oct_setup_validates_on_seen(job))
         return oct_fail(err, OCT_INVALID,
                         "%s: its training held no text out (validation.enable = false); name a "
                         "TEXT to evaluate on",

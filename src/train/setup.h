@@ -68,8 +68,12 @@ oct_status oct_setup_datasets(const oct_job *job, const oct_setup_data *setup, o
  * or validation.dataset_path. */
 oct_status oct_setup_validation(const oct_job *job, const oct_setup_data *setup, int64_t seq_len,
                                 oct_dataset **validation, oct_error *err);
-/* Whether validation takes the end of the training text, which training never sees. */
+/* Whether validation takes the end of the training text, which training never sees: only without a
+ * path of its own. */
 bool oct_setup_holds_out(const oct_job *job);
+/* Whether validation's own path is the training text itself, however it is spelt. A file system
+ * that has neither any more knows by the names alone. */
+bool oct_setup_validates_on_seen(const oct_job *job);
 /* Sequences that a validation reads, all ranks together: those of validation.steps batches, or all.
  */
 int64_t oct_setup_validation_sequences(const oct_job *job, const oct_dataset *validation);

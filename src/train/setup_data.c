@@ -1,11 +1,13 @@
 /* The data of a job, and what makes tokens of it: see setup.h. */
 #include <limits.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/fs.h"
+#include "base/log.h"
 #include "base/strbuf.h"
 #include "io/documents.h"
 #include "train/setup.h"
@@ -167,8 +169,17 @@ static void hold_out(const oct_job *job, oct_dataset_options *options) {
 }
 
 bool oct_setup_holds_out(const oct_job *job) {
+    return job->validation.enable && job->training.dataset_path && !job->validation.dataset_path;
+}
+
+bool oct_setup_validates_on_seen(const oct_job *job) {
     const char *path = job->training.dataset_path, *own = job->validation.dataset_path;
-    return job->validation.enable && path && (!own || strcmp(own, path) == 0);
+    struct stat trained, validated;
+    if (!path || !own)
+        return false;
+    return strcmp(own, path) == 0 ||
+           (stat(path, &trained) == 0 && stat(own, &validated) == 0 &&
+            trained.st_dev == validated.st_dev && trained.st_ino == validated.st_ino);
 }
 
 oct_status oct_setup_validation(const oct_job *job, const oct_setup_data *setup, int64_t seq_len,
@@ -206,6 +217,9 @@ oct_status oct_setup_datasets(const oct_job *job, const oct_setup_data *setup, o
         options.part = OCT_DATASET_TRAIN;
         hold_out(job, &options);
     }
+    if (job->validation.enable && oct_setup_validates_on_seen(job))
+        oct_log_info("%s: validation is on text that training sees, %s",
+                     oct_job_at(job, "validation.dataset_path"), own);
     status = open_dataset(job, "training.dataset_path", path, setup, &options, train, err);
     if (status != OCT_OK || !job->validation.enable)
         return status;

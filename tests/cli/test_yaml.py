@@ -1,5 +1,6 @@
 """MindSpeed MM jobs: the guide's plan on dense and expert models, its patterns, its recipes."""
 import json
+import os
 import re
 
 from program import main
@@ -114,6 +115,36 @@ training:
         self.assertNotIn("validate step:", self.accepted(["train", "job.yaml", "--job.dump_folder=other"]).stdout)
         self.write("job.yaml", text.replace("  train_iters: 3", "  train_iters: 3\n  val_interval: 2"))
         self.refused(["train", "job.yaml"], "training.val_interval: there is no data to validate on")
+
+    def test_given_the_training_text_as_validation_data_training_still_sees_all_of_it(self):
+        self.job()
+        with open(self.path("job.yaml")) as file:
+            text = file.read()
+        own = "  val_dataset_param:\n    basic_parameters:\n      dataset: %s\n      cutoff_len: 32\n"
+        os.mkdir(self.path("also"))
+        os.symlink("../text.txt", self.path("also/text.txt"))
+        for form, command in (("toml", ["train", "job.toml", "--checkpoint.enable", "--validation.enable"]),
+                              ("yaml", ["train", "job.yaml"])):
+            seen = []
+            for spelling in (None, "text.txt", "./text.txt", "also/text.txt"):
+                folder = "%s%d" % (form, len(seen))
+                more = ["--validation.dataset_path=%s" % spelling] if form == "toml" and spelling else []
+                if form == "yaml":
+                    self.write("job.yaml", text if not spelling else
+                               text.replace("training:\n", own % spelling + "training:\n  val_interval: 2\n", 1))
+                elif not spelling:
+                    more = ["--no-validation.enable"]
+                out = self.accepted(command + more + ["--job.dump_folder=" + folder]).stdout
+                self.assertEqual(out.count("validation is on text that training sees, %s\n" % spelling), 1 if spelling else 0)
+                self.assertEqual("validate step:" in out, spelling is not None)
+                newest = sorted(os.listdir(self.path(folder, "checkpoint")))[-1]
+                with open(self.path(folder, "checkpoint", newest, "state.json")) as file:
+                    tokens = json.load(file)["data_tokens"]
+                with open(self.path(folder, "metrics.jsonl")) as file:
+                    seen.append((tokens, [json.loads(line)["loss"] for line in file]))
+                if spelling:
+                    self.refused(["eval", folder], "its training saw all of text.txt", "name a TEXT")
+            self.assertEqual(seen[1:], seen[:1] * 3)  # as if nothing were validated
 
     def test_given_ranges_of_layers_these_are_recomputed_and_converted(self):
         self.job(apply="['model.layers.{1,3-5}']")

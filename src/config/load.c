@@ -120,6 +120,8 @@ void oct_job_set_rules(oct_job *job, const struct oct_rules *rules) {
     if (!oct_job_is_set(job, "quantize.linear.mx.filter_fqns"))
         job->quantize.linear.mx.filter_fqns =
             (oct_job_list){rules->filter_fqns, rules->n_filter_fqns};
+    if (job->form == OCT_JOB_TITAN && !oct_job_is_set(job, "quantize.linear.mx.recipe_name"))
+        job->quantize.linear.mx.recipe_name = rules->linear_recipe;
 }
 
 static bool is_yaml_path(const char *path) {

@@ -260,7 +260,8 @@ static const oct_key keys[] = {
     WORD(RESULT, quantize.rules, OCT_QUANTIZE_RULES, "framework",
          "whose scale rules, HiF8 targets, groups and rounding hold, see numerics.md; framework: "
          "those of the job's form"),
-    STRING(RESULT, quantize.linear.mx.recipe_name, "mxfp8", "recipe of the linears"),
+    STRING(RESULT, quantize.linear.mx.recipe_name, "mxfp8",
+           "recipe of the linears; rules torchtitan: mxfp8_cublas by default"),
     LIST(RESULT, quantize.linear.mx.filter_fqns, "output",
          "a linear whose name contains one of these stays in high precision; rules octet: "
          "router.gate by default too"),

@@ -9,24 +9,41 @@
 #include "base/alloc.h"
 #include "convert/pattern.h"
 
+static oct_status append(char **notes, const char *format, va_list args)
+    __attribute__((format(printf, 2, 0)));
 static oct_status note(oct_plan_row *row, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+static oct_status note_all(oct_plan *plan, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
-/* Appends to the row's notes. */
-static oct_status note(oct_plan_row *row, const char *format, ...) {
-    char text[512], all[1600];
-    va_list args;
-    va_start(args, format);
+static oct_status append(char **notes, const char *format, va_list args) {
+    char text[1024], all[2048];
     vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    snprintf(all, sizeof all, "%s%s%s", row->framework ? row->framework : "",
-             row->framework ? "; " : "", text);
+    snprintf(all, sizeof all, "%s%s%s", *notes ? *notes : "", *notes ? "; " : "", text);
     char *copy = oct_strdup(all);
     if (!copy)
         return OCT_NO_MEMORY;
-    oct_free(row->framework);
-    row->framework = copy;
+    oct_free(*notes);
+    *notes = copy;
     return OCT_OK;
+}
+
+/* Appends to the row's notes. */
+static oct_status note(oct_plan_row *row, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    oct_status status = append(&row->framework, format, args);
+    va_end(args);
+    return status;
+}
+
+/* Appends to those of the whole plan. */
+static oct_status note_all(oct_plan *plan, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    oct_status status = append(&plan->framework, format, args);
+    va_end(args);
+    return status;
 }
 
 static bool is_one_of(const char *name, const char *const *names, size_t n) {
@@ -74,6 +91,20 @@ static oct_status note_npu(oct_plan_row *row) {
                      : "scaled otherwise: rows are cut into experts/EP equal parts, whatever the "
                        "groups; groups = \"upstream\" reproduces it");
     return status;
+}
+
+/* It takes torchtitan's own table of defaults, and knows two names of its own. */
+static oct_status note_npu_plan(oct_plan *plan, const oct_converter_spec *specs, int64_t n_specs,
+                                const oct_framework_facts *facts) {
+    if (!facts->recipe_is_default || !spec_of(specs, n_specs, OCT_CONVERT_LINEAR))
+        return OCT_OK;
+    plan->framework_takes_none = true;
+    return note_all(plan,
+                    "refused: quantize.linear.mx.recipe_name isn't written, and its default there "
+                    "is that of torchtitan 0.2.2, %s, which torchtitan-npu 0.2.2 doesn't know; "
+                    "write recipe_name = \"mxfp8\" "
+                    "(torchtitan_npu/patches/quantization/quant_config.py)",
+                    oct_rules_of(OCT_RULES_TORCHTITAN)->linear_recipe);
 }
 
 /* ---- MindSpeed, FSDP2 back end ---- */
@@ -179,6 +210,8 @@ static oct_status note_titan(oct_plan_row *row, const oct_converter_spec *specs,
 oct_status oct_plan_note_framework(oct_plan *plan, const oct_converter_spec *specs, int64_t n_specs,
                                    const oct_framework_facts *facts) {
     oct_status status = OCT_OK;
+    if (facts->rules->set == OCT_RULES_TORCHTITAN_NPU)
+        status = note_npu_plan(plan, specs, n_specs, facts);
     for (int64_t i = 0; i < plan->n_rows && !status; i++) {
         oct_plan_row *row = &plan->rows[i];
         if (facts->rules->set == OCT_RULES_TORCHTITAN_NPU)
@@ -189,4 +222,11 @@ oct_status oct_plan_note_framework(oct_plan *plan, const oct_converter_spec *spe
             status = note_titan(row, specs, n_specs);
     }
     return status;
+}
+
+int64_t oct_plan_count_framework(const oct_plan *plan) {
+    int64_t n = 0;
+    for (int64_t i = 0; i < plan->n_rows; i++)
+        n += plan->rows[i].framework || (plan->framework_takes_none && plan->rows[i].recipe);
+    return n;
 }

@@ -10,11 +10,14 @@
 typedef struct oct_framework_facts {
     const oct_rules *rules;
     bool gathers_linears, gathers_experts; /* in 8 bits */
+    bool recipe_is_default;                /* nobody wrote the recipe of a TOML job's linears */
 } oct_framework_facts;
 
-/* Fills each row's `framework`. `specs` are those that the plan was made of. OCT_NO_MEMORY is the
- * only failure. */
+/* Fills the plan's `framework` and each row's. `specs` are those that the plan was made of.
+ * OCT_NO_MEMORY is the only failure. */
 oct_status oct_plan_note_framework(oct_plan *plan, const oct_converter_spec *specs, int64_t n_specs,
                                    const oct_framework_facts *facts);
+/* Modules that the framework would skip, refuse or convert otherwise. */
+int64_t oct_plan_count_framework(const oct_plan *plan);
 
 #endif

@@ -417,5 +417,6 @@ void oct_plan_destroy(oct_plan *plan) {
         oct_free(plan->warnings[i]);
     oct_free(plan->rows);
     oct_free(plan->warnings);
+    oct_free(plan->framework);
     oct_free(plan);
 }

@@ -73,6 +73,9 @@ typedef struct oct_plan {
     char **warnings; /* for users: patterns that match nothing (with the closest names), patterns
                         that end in a number */
     int64_t n_warnings;
+    char *framework; /* what the framework would do otherwise to the whole plan; NULL: nothing;
+                        owned by the plan (convert/framework.h) */
+    bool framework_takes_none;     /* by that note it would convert no module of the plan */
     bool user_patterns_all_missed; /* no pattern of a list that the user wrote matched: `octet plan`
                                       exits 2 */
 } oct_plan;

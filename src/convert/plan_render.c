@@ -36,16 +36,17 @@ static totals sum(const oct_plan *plan) {
 }
 
 static void put_framework(const oct_plan *plan, int width, oct_strbuf *text) {
-    bool any = false;
-    for (int64_t i = 0; i < plan->n_rows; i++) {
-        const oct_plan_row *row = &plan->rows[i];
-        if (!row->framework)
-            continue;
-        if (!any)
-            oct_strbuf_printf(text, "\nwhat %s itself would do otherwise:\n", plan->rules->name);
-        any = true;
-        oct_strbuf_printf(text, "%-*s  %s\n", width, row->name, row->framework);
-    }
+    bool any = plan->framework != NULL;
+    for (int64_t i = 0; i < plan->n_rows; i++)
+        any |= plan->rows[i].framework != NULL;
+    if (any)
+        oct_strbuf_printf(text, "\nwhat %s itself would do otherwise:\n", plan->rules->name);
+    if (plan->framework)
+        oct_strbuf_printf(text, "%s\n", plan->framework);
+    for (int64_t i = 0; i < plan->n_rows; i++)
+        if (plan->rows[i].framework)
+            oct_strbuf_printf(text, "%-*s  %s\n", width, plan->rows[i].name,
+                              plan->rows[i].framework);
 }
 
 void oct_plan_render(const oct_plan *plan, oct_strbuf *text) {
@@ -96,6 +97,13 @@ static void json_string(oct_strbuf *text, const char *s) {
     oct_strbuf_puts(text, "\"");
 }
 
+static void put_text_or_null(oct_strbuf *text, const char *s) {
+    if (s)
+        json_string(text, s);
+    else
+        oct_strbuf_puts(text, "null");
+}
+
 static void json_row(oct_strbuf *text, const oct_plan_row *row) {
     oct_strbuf_puts(text, "    {\"name\": ");
     json_string(text, row->name);
@@ -104,17 +112,11 @@ static void json_row(oct_strbuf *text, const oct_plan_row *row) {
         oct_strbuf_printf(text, "%s%lld", i ? ", " : "", (long long)row->shape[i]);
     oct_strbuf_printf(text, "], \"type\": \"%s\", \"converted\": %s, \"recipe\": ", type_name(row),
                       row->recipe ? "true" : "false");
-    if (row->recipe)
-        json_string(text, row->recipe->name);
-    else
-        oct_strbuf_puts(text, "null");
+    put_text_or_null(text, row->recipe ? row->recipe->name : NULL);
     oct_strbuf_puts(text, ", \"why\": ");
     json_string(text, row->reason);
     oct_strbuf_puts(text, ", \"framework\": ");
-    if (row->framework)
-        json_string(text, row->framework);
-    else
-        oct_strbuf_puts(text, "null");
+    put_text_or_null(text, row->framework);
     oct_strbuf_printf(text, ", \"bytes_bf16\": %lld, \"bytes_quantized\": %lld}",
                       (long long)row->bytes_dense, (long long)row->bytes_quantized);
 }
@@ -131,7 +133,8 @@ void oct_plan_render_json(const oct_plan *plan, const char *more, oct_strbuf *te
         oct_strbuf_puts(text, i ? ", " : "");
         json_string(text, plan->warnings[i]);
     }
-    oct_strbuf_puts(text, "]");
+    oct_strbuf_puts(text, "],\n  \"framework\": ");
+    put_text_or_null(text, plan->framework);
     if (plan->rules)
         oct_plan_render_rules_json(plan, text);
     oct_strbuf_printf(

@@ -35,6 +35,7 @@ typedef struct oct_rules {
     oct_groups upstream_groups;     /* with quantize.grouped_mm.mx.groups = "upstream" */
     const char *const *filter_fqns; /* the default of quantize.linear.mx.filter_fqns */
     size_t n_filter_fqns;
+    const char *linear_recipe; /* the default of quantize.linear.mx.recipe_name */
     /* Where each was read, for `octet plan`; NULL: octet's own choice. */
     const char *scale_source, *target_source, *weight_source, *groups_source, *gradient_source;
 } oct_rules;

@@ -164,7 +164,9 @@ static oct_status note_rules(oct_conversion *c, const oct_job *job, oct_error *e
     const oct_framework_facts facts = {
         .rules = c->rules,
         .gathers_linears = linear->enable_fsdp_low_precision_all_gather,
-        .gathers_experts = experts->enable_fsdp_low_precision_all_gather};
+        .gathers_experts = experts->enable_fsdp_low_precision_all_gather,
+        .recipe_is_default =
+            job->form == OCT_JOB_TITAN && !oct_job_is_set(job, LINEAR ".recipe_name")};
     c->plan->rules = c->rules;
     c->plan->activation = c->activation;
     return oct_plan_note_framework(c->plan, c->specs, c->n_specs, &facts) ? oct_fail_memory(err)

@@ -101,12 +101,32 @@ class Rules(Training):
 
     def test_given_torchtitan_dimensions_that_16_does_not_divide_are_told(self):
         args = ["job.toml", MX, "--quantize.rules=torchtitan@0.2.2", "--model.args.hidden_dim=100"]
-        notes = self.notes(*args, "--quantize.linear.mx.recipe_name=mxfp8_cublas")
-        self.assertIn("divisible by 16; these are 100 and 64", notes["layers.0.feed_forward.w1"])
-        self.assertEqual(notes["layers.0.attention.wq"], "")
-        self.assertIn("refused: linears take mxfp8_cublas", self.notes(*args)["layers.0.attention.wq"])
+        for recipe in ([], ["--quantize.linear.mx.recipe_name=mxfp8_cublas"]):
+            notes = self.notes(*args, *recipe)
+            self.assertIn("divisible by 16; these are 100 and 64", notes["layers.0.feed_forward.w1"])
+            self.assertEqual(notes["layers.0.attention.wq"], "")
+        notes = self.notes(*args, "--quantize.linear.mx.recipe_name=mxfp8")
+        self.assertIn("refused: linears take mxfp8_cublas", notes["layers.0.attention.wq"])
         notes = self.notes("job.toml", *EXPERTS_TOML, "--quantize.rules=torchtitan@0.2.2")
         self.assertIn("skipped: quantize.grouped_mm.mx.fqns names nothing", notes["layers.1.moe.experts"])
+
+    def test_given_no_recipe_the_default_is_that_of_the_rules(self):
+        args = ["job.toml", MX]
+        for rules, recipe, mode in (("torchtitan@0.2.2", "mxfp8_cublas", "floor"), ("octet", "mxfp8", "rceil"),
+                                    ("torchtitan-npu@0.2.2", "mxfp8", "rceil"), ("mindspeed@2026-07", "mxfp8", "floor")):
+            plan = self.whole_plan(*args, "--quantize.rules=" + rules)
+            self.assertEqual({row["recipe"] for row in plan["modules"] if row["converted"]}, {recipe})
+            self.assertEqual({role["scale_mode"] for role in plan["roles"]}, {mode})
+            self.assertNotIn("refused", "".join(row["framework"] or "" for row in plan["modules"]))
+        # torchtitan-npu inherits torchtitan's default, and doesn't know that name
+        told = "refused: quantize.linear.mx.recipe_name isn't written"
+        text = self.accepted(["plan", *args]).stdout
+        self.assertEqual(text.count(told), 1)
+        self.assertIn("mxfp8_cublas", text[text.index(told):])
+        self.assertIn(told, self.whole_plan(*args)["framework"])
+        for more in (["--quantize.linear.mx.recipe_name=mxfp8"], ["--model.converters="],
+                     ["--quantize.rules=octet"], ["--quantize.rules=torchtitan@0.2.2"]):
+            self.assertIsNone(self.whole_plan(*args, *more)["framework"])
 
     def test_given_mindspeed_its_gather_matcher_and_recipes_are_told(self):
         self.job(EXPERTS)

@@ -31,6 +31,15 @@ static int64_t slurm_tasks(void) {
     return n < 0 && step >= 0 ? number_of("SLURM_NTASKS") : n;
 }
 
+/* What tells of them: all that would have to go for this process to be on its own. */
+static const char *slurm_variables(void) {
+    bool of_step = number_of("SLURM_STEP_NUM_TASKS") >= 0;
+    bool of_job = number_of("SLURM_STEP_ID") >= 0 && number_of("SLURM_NTASKS") >= 0;
+    return of_step && of_job ? "SLURM_STEP_NUM_TASKS and SLURM_NTASKS"
+           : of_job          ? "SLURM_NTASKS"
+                             : "SLURM_STEP_NUM_TASKS";
+}
+
 /* Processes of torchrun and of others that follow it; RANK tells them from a variable of the
  * user's. */
 static int64_t torchrun_processes(void) {
@@ -46,10 +55,10 @@ typedef struct launcher {
 static launcher find_launcher(void) {
     const launcher all[] = {
         {"Open MPI's mpirun", "OMPI_COMM_WORLD_SIZE", number_of("OMPI_COMM_WORLD_SIZE")},
-        {"srun", "SLURM_STEP_NUM_TASKS", getenv("PMI_SIZE") ? slurm_tasks() : -1},
+        {"srun", slurm_variables(), getenv("PMI_SIZE") ? slurm_tasks() : -1},
         {"MPICH's mpirun", "PMI_SIZE", number_of("PMI_SIZE")},
         {"MPICH's mpirun", "MPI_LOCALNRANKS", number_of("MPI_LOCALNRANKS")},
-        {"srun", "SLURM_STEP_NUM_TASKS", slurm_tasks()},
+        {"srun", slurm_variables(), slurm_tasks()},
         {"torchrun", "WORLD_SIZE and RANK", torchrun_processes()}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].n >= 0)

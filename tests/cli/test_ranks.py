@@ -113,12 +113,15 @@ class Ranks(OnRanks):
         old = {"SLURM_STEP_ID": "3", "SLURM_NTASKS": "2"}
         for env, launcher, unset in ((torchrun, "torchrun", "WORLD_SIZE and RANK"),
                                      (mpirun, "MPICH's mpirun" if open_mpi else "Open MPI's mpirun", next(iter(mpirun))),
-                                     (srun, "srun", "SLURM_STEP_NUM_TASKS"), (old, "srun", "SLURM_STEP_NUM_TASKS")):
+                                     (srun, "srun", "SLURM_STEP_NUM_TASKS and SLURM_NTASKS"), (old, "srun", "SLURM_NTASKS"),
+                                     ({"SLURM_STEP_NUM_TASKS": "2"}, "srun", "SLURM_STEP_NUM_TASKS")):
             result = self.run_octet(["train", "job.toml"], env=dict(ENV, **env))
             self.assertEqual(result.returncode, 2, result.stderr)
             self.assertEqual(len(self.errors(result)), 1, result.stderr)
             self.assertIn(launcher + " started 2 processes, and each finds itself alone", self.errors(result)[0])
-            self.assertIn("to run this one alone, unset " + unset, self.errors(result)[0])
+            self.assertRegex(self.errors(result)[0], "to run this one alone, unset %s$" % unset)
+            left = {name: value for name, value in env.items() if name not in unset.split(" and ")}
+            self.accepted(["train", "job.toml", "--training.steps=1"], env=dict(ENV, **left))  # the advice works
         if open_mpi:
             result = self.run_octet(["train", "job.toml"], env=dict(ENV, **pmi2))
             self.assertIn("srun started 2 processes", self.errors(result)[0])

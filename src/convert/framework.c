@@ -119,21 +119,118 @@ static bool layer_of(const char *name, char *layer, size_t size) {
     return true;
 }
 
-/* The ignored pattern that its matcher, anchored at both ends, finds the name by. */
-static bool is_ignored_there(const oct_converter_spec *spec, const char *name) {
+static bool is_empty_there(const oct_pattern_list *list, const oct_framework_facts *facts) {
+    return facts->lists_start_empty && !list->written;
+}
+
+/* Whether a pattern of ignored_modules finds the name by its matcher, anchored at both ends. */
+static bool is_ignored_there(const oct_converter_spec *spec, const char *name,
+                             const oct_framework_facts *facts) {
+    if (is_empty_there(&spec->exclude, facts))
+        return false;
     for (int64_t i = 0; i < spec->exclude.n; i++)
         if (oct_glob_matches(spec->exclude.patterns[i], name))
             return true;
     return false;
 }
 
-static oct_status note_matcher(oct_plan_row *row, const oct_converter_spec *spec) {
-    char layer[256];
+/* What its matcher raises at a pattern that octet reads: its braces hold * or one range. NULL:
+ * none.
+ */
+static const char *brace_error(const char *pattern) {
+    for (const char *at = strchr(pattern, '{'); at; at = strchr(at + 1, '{')) {
+        size_t n = strcspn(at, "}"), n_dashes = 0, n_commas = 0;
+        for (size_t i = 0; i < n; i++) {
+            n_dashes += at[i] == '-';
+            n_commas += at[i] == ',';
+        }
+        if (at[1] == '*' || (n_dashes == 1 && n_commas == 0))
+            continue;
+        return n_dashes == 0   ? "Unrecognized brace pattern"
+               : n_dashes == 1 ? "Non-integer in range"
+                               : "Invalid brace pattern";
+    }
+    return NULL;
+}
+
+/* The first of `n` patterns that it raises at. */
+static oct_status note_brace(oct_plan *plan, const oct_pattern_list *list, int64_t n) {
+    for (int64_t i = 0; i < n && i < list->n; i++) {
+        const char *raised = brace_error(list->patterns[i]);
+        if (!raised)
+            continue;
+        plan->framework_takes_none = true;
+        return note_all(plan,
+                        "refused: \"%s\" of %s raises ValueError \"%s\": a brace there holds * or "
+                        "one range a-b (mindspeed/fsdp/utils/str_match.py)",
+                        list->patterns[i], list->key, raised);
+    }
+    return OCT_OK;
+}
+
+static oct_status note_unwritten(oct_plan *plan, const oct_converter_spec *spec,
+                                 const oct_framework_facts *facts) {
+    bool no_converter = facts->lists_start_empty && facts->converters_are_default;
+    bool no_module = is_empty_there(&spec->include, facts);
+    bool none_ignored = is_empty_there(&spec->exclude, facts);
+    plan->framework_takes_none = no_converter || no_module;
+    if (!no_converter && !no_module && !none_ignored)
+        return OCT_OK;
+    const char *const names[] = {no_module ? "apply_modules" : NULL,
+                                 none_ignored ? "ignored_modules" : NULL,
+                                 no_converter ? "quant_converters" : NULL};
+    char unwritten[64] = "";
+    for (size_t i = 0, n = 0; i < sizeof names / sizeof *names; i++)
+        if (names[i])
+            n += (size_t)snprintf(unwritten + n, sizeof unwritten - n, "%s%s", n ? ", " : "",
+                                  names[i]);
+    return note_all(plan,
+                    "not written in training.quantization_plan: %s; octet takes the guide's "
+                    "defaults, the code of %s has [], so that it would %s "
+                    "(mindspeed/fsdp/parallel_engine_config.py)",
+                    unwritten, facts->rules->name,
+                    plan->framework_takes_none ? "convert nothing" : "ignore nothing");
+}
+
+/* What concerns the whole of a YAML plan. */
+static oct_status note_mindspeed_plan(oct_plan *plan, const oct_converter_spec *specs,
+                                      int64_t n_specs, const oct_framework_facts *facts) {
+    const oct_converter_spec *linear = spec_of(specs, n_specs, OCT_CONVERT_LINEAR);
+    const oct_converter_spec *any = linear ? linear : spec_of(specs, n_specs, OCT_CONVERT_EXPERTS);
+    if (!any || any->include.kind != OCT_PATTERN_GLOB)
+        return OCT_OK;
+    oct_status status = note_unwritten(plan, any, facts);
+    if (!status && !plan->framework_takes_none && linear)
+        status = note_brace(plan, &linear->exclude, linear->exclude.n);
+    if (!status && !plan->framework_takes_none)
+        status = note_brace(plan, &any->include, 1);
+    return status;
+}
+
+/* What finds by its matcher the name that `pattern` finds here: a bare name is a segment of it, and
+ * another pattern the start of it. */
+static void anchor(const char *pattern, const char *name, char *text, size_t size) {
+    size_t n = strlen(pattern);
+    const char *at = name;
+    if (strpbrk(pattern, ".*?{")) {
+        snprintf(text, size, "%s.*", pattern);
+        return;
+    }
+    while (at && !(strncmp(at, pattern, n) == 0 && (at[n] == '.' || !at[n]))) {
+        at = strchr(at, '.');
+        at = at ? at + 1 : NULL;
+    }
+    snprintf(text, size, "%s%s%s", at == name ? "" : "*.", pattern, at && at[n] ? ".*" : "");
+}
+
+static oct_status note_matcher(oct_plan_row *row, const oct_converter_spec *spec,
+                               const oct_framework_facts *facts) {
+    char layer[256], advice[600];
     if (!spec || spec->include.kind != OCT_PATTERN_GLOB || spec->include.n == 0)
         return OCT_OK;
     bool applied = layer_of(row->name, layer, sizeof layer) &&
                    oct_glob_matches(spec->include.patterns[0], layer);
-    bool ignored = !row->is_experts && is_ignored_there(spec, row->name);
+    bool ignored = !row->is_experts && is_ignored_there(spec, row->name, facts);
     if (row->recipe && !applied)
         return note(row, "skipped: the first of apply_modules alone is read, and matched with the "
                          "layer's name alone (mindspeed/fsdp/quantization/converter/utils.py)");
@@ -146,11 +243,14 @@ static oct_status note_matcher(oct_plan_row *row, const oct_converter_spec *spec
     if (row->is_experts)
         return note(row, "converted: experts don't ask ignored_modules "
                          "(mindspeed/fsdp/quantization/converter/utils.py)");
+    if (is_empty_there(&spec->exclude, facts))
+        return note(row, "converted: there it is ignored by no default");
+    anchor(spec->exclude.patterns[by], row->name, advice, sizeof advice);
     return note(
         row,
         "converted: its patterns are anchored at both ends, so that \"%s\" doesn't find it; "
-        "write \"*.%s\" (mindspeed/fsdp/utils/str_match.py)",
-        spec->exclude.patterns[by], spec->exclude.patterns[by]);
+        "write \"%s\" (mindspeed/fsdp/utils/str_match.py)",
+        spec->exclude.patterns[by], advice);
 }
 
 static oct_status note_mindspeed(oct_plan_row *row, const oct_converter_spec *specs,
@@ -159,7 +259,8 @@ static oct_status note_mindspeed(oct_plan_row *row, const oct_converter_spec *sp
     bool gathers = row->is_experts ? facts->gathers_experts : facts->gathers_linears;
     int64_t N, K;
     oct_status status = note_matcher(
-        row, spec_of(specs, n_specs, row->is_experts ? OCT_CONVERT_EXPERTS : OCT_CONVERT_LINEAR));
+        row, spec_of(specs, n_specs, row->is_experts ? OCT_CONVERT_EXPERTS : OCT_CONVERT_LINEAR),
+        facts);
     if (status || !row->recipe)
         return status;
     matrix_of(row, &N, &K);
@@ -212,11 +313,13 @@ oct_status oct_plan_note_framework(oct_plan *plan, const oct_converter_spec *spe
     oct_status status = OCT_OK;
     if (facts->rules->set == OCT_RULES_TORCHTITAN_NPU)
         status = note_npu_plan(plan, specs, n_specs, facts);
+    if (facts->rules->set == OCT_RULES_MINDSPEED)
+        status = note_mindspeed_plan(plan, specs, n_specs, facts);
     for (int64_t i = 0; i < plan->n_rows && !status; i++) {
         oct_plan_row *row = &plan->rows[i];
         if (facts->rules->set == OCT_RULES_TORCHTITAN_NPU)
             status = note_npu(row);
-        else if (facts->rules->set == OCT_RULES_MINDSPEED)
+        else if (facts->rules->set == OCT_RULES_MINDSPEED && !plan->framework_takes_none)
             status = note_mindspeed(row, specs, n_specs, facts);
         else if (facts->rules->set == OCT_RULES_TORCHTITAN)
             status = note_titan(row, specs, n_specs);

@@ -11,6 +11,8 @@ typedef struct oct_framework_facts {
     const oct_rules *rules;
     bool gathers_linears, gathers_experts; /* in 8 bits */
     bool recipe_is_default;                /* nobody wrote the recipe of a TOML job's linears */
+    bool lists_start_empty;      /* what a YAML plan doesn't write is an empty list there */
+    bool converters_are_default; /* nobody wrote a YAML plan's quant_converters */
 } oct_framework_facts;
 
 /* Fills the plan's `framework` and each row's. `specs` are those that the plan was made of.

@@ -161,12 +161,16 @@ static oct_status read_mindspeed(oct_conversion *c, const oct_job *job, oct_erro
 
 static oct_status note_rules(oct_conversion *c, const oct_job *job, oct_error *err) {
     const oct_job_mx *linear = &job->quantize.linear.mx, *experts = &job->quantize.grouped_mm.mx;
+    /* MindSpeed LLM's own words have defaults of its own, which are those that octet takes. */
+    bool llm = strcmp(oct_job_name(job, PLAN "recipe_name"), "model.quant_recipe_name") == 0;
     const oct_framework_facts facts = {
         .rules = c->rules,
         .gathers_linears = linear->enable_fsdp_low_precision_all_gather,
         .gathers_experts = experts->enable_fsdp_low_precision_all_gather,
         .recipe_is_default =
-            job->form == OCT_JOB_TITAN && !oct_job_is_set(job, LINEAR ".recipe_name")};
+            job->form == OCT_JOB_TITAN && !oct_job_is_set(job, LINEAR ".recipe_name"),
+        .lists_start_empty = !llm,
+        .converters_are_default = !oct_job_is_set(job, PLAN "quant_converters")};
     c->plan->rules = c->rules;
     c->plan->activation = c->activation;
     return oct_plan_note_framework(c->plan, c->specs, c->n_specs, &facts) ? oct_fail_memory(err)

@@ -14,9 +14,34 @@ YAML_JOB = Yaml.job
 del Yaml  # its own tests run in its own file
 
 MX = "--model.converters=quantize.linear.mx"
+PLAN = "--training.quantization_plan."
 EXPERTS_TOML = ["--model.name=deepseek_v3", "--model.flavor=demo", "--model.converters=npu_gmm,quantize.linear.mx,"
                 "quantize.grouped_mm.mx", "--model.args.moe_inter_dim=40", "--model.args.num_experts=4",
                 "--model.args.top_k=2", "--model.args.num_expert_groups=1", "--model.args.num_limited_groups=1"]
+
+
+def finds(pattern, name):
+    """MindSpeed's module_name_match (mindspeed/fsdp/utils/str_match.py): ValueError as there, anchored at both ends."""
+    ranges = []
+
+    def brace(match):
+        inner = match.group(1)
+        if inner == "*":
+            ranges.append(None)
+        elif "-" in inner:
+            if len(inner.split("-")) != 2:
+                raise ValueError("Invalid brace pattern")
+            try:
+                ranges.append([int(part) for part in inner.split("-")])
+            except ValueError:
+                raise ValueError("Non-integer in range") from None
+        else:
+            raise ValueError("Unrecognized brace pattern")
+        return "\0"
+    text = re.sub(r"\{([^}]*)\}", brace, pattern)
+    signs = {"\0": r"(\d+)", "*": ".*", "?": "."}
+    found = re.match("^" + "".join(signs.get(c, re.escape(c)) for c in text) + "$", name)
+    return bool(found) and all(r is None or r[0] <= int(n) <= r[1] for n, r in zip(found.groups(), ranges))
 
 
 class Rules(Training):
@@ -145,6 +170,65 @@ class Rules(Training):
         self.assertIn("skipped: the first of apply_modules", self.notes("job.yaml")["model.layers.0.self_attn.q_proj"])
         self.job(recipe="hif8")
         self.assertIn("refused: FSDP2 takes mxfp8 and mxfp8-32x32", self.notes("job.yaml")["model.layers.0.self_attn.q_proj"])
+
+    def test_given_ignored_patterns_that_mindspeed_does_not_find_the_advice_helps(self):
+        for pattern, advice in (("*self_attn", "*self_attn.*"), ("model.layers.0", "model.layers.0.*"),
+                                ("self_attn", "*.self_attn.*"), ("gate", "*.gate"), ("mlp", "*.mlp.*"),
+                                ("model.layers.{0-0}", "model.layers.{0-0}.*"), ("0", "*.0.*"), ("*.?.mlp", "*.?.mlp.*")):
+            self.job(EXPERTS, ignored="['*lm_head', '%s']" % pattern)
+            rows = self.whole_plan("job.yaml", PLAN + "no-enable_fsdp_low_precision_all_gather")["modules"]
+            told = {row["name"]: re.search(r'so that "(.*)" doesn.t find it; write "(.*)"', row["framework"])
+                    for row in rows if "find it" in (row["framework"] or "")}
+            kept = {row["name"] for row in rows if not row["converted"] and row["shape"][0] and "experts" not in row["name"]}
+            self.assertEqual(set(told), kept - {"lm_head"}, pattern)
+            self.assertTrue(told)
+            for name, match in told.items():
+                self.assertEqual(match.groups(), (pattern, advice))
+                self.assertEqual((finds(pattern, name), finds(advice, name)), (False, True), name)
+            self.job(EXPERTS, ignored="['*lm_head', '%s']" % advice)
+            after = self.whole_plan("job.yaml", PLAN + "no-enable_fsdp_low_precision_all_gather")["modules"]
+            self.assertNotIn("find it", "".join(row["framework"] or "" for row in after))
+            self.assertEqual([row["converted"] for row in after], [row["converted"] for row in rows])
+
+    def test_given_braces_that_mindspeed_raises_at_they_are_told_as_refused(self):
+        for pattern in ("model.layers.{0-20,22-40}", "model.layers.{0,1-3}", "model.layers.{0}", "model.layers.{0,1}"):
+            with self.assertRaises(ValueError) as raised:
+                finds(pattern, "model.layers.0")
+            for lists in ({"apply": "['%s']" % pattern}, {"ignored": "['lm_head', '%s.mlp']" % pattern}):
+                self.job(**lists)
+                told = self.whole_plan("job.yaml")["framework"]
+                self.assertIn('raises ValueError "%s"' % raised.exception, told)
+                self.assertRegex(told, r'^refused: "%s.*" of training.quantization_plan.(apply|ignored)' % re.escape(pattern))
+                self.assertIn(told, self.accepted(["plan", "job.yaml"]).stdout)
+        for pattern in ("model.layers.{*}", "model.layers.{0-1}"):
+            self.assertTrue(finds(pattern, "model.layers.0"))
+            self.job(apply="['%s']" % pattern)
+            self.assertIsNone(self.whole_plan("job.yaml")["framework"])
+
+    def test_given_a_plan_without_its_lists_what_mindspeeds_own_defaults_do_is_told(self):
+        lists = ("apply_modules", "ignored_modules", "quant_converters")
+        for left_out in ([], lists[:1], lists[1:2], lists[2:], lists):
+            self.job(EXPERTS)
+            with open(self.path("job.yaml")) as file:
+                lines = [line for line in file if not line.strip().startswith(tuple(left_out) or "never")]
+            self.write("job.yaml", "".join(lines))
+            plan = self.whole_plan("job.yaml", PLAN + "no-enable_fsdp_low_precision_all_gather")
+            notes = {row["name"]: row["framework"] for row in plan["modules"] if row["framework"]}
+            if not left_out:
+                self.assertIsNone(plan["framework"])
+                continue
+            self.assertIn("not written in training.quantization_plan: %s; octet" % ", ".join(left_out), plan["framework"])
+            self.assertIn("the code of mindspeed@2026-07 has []", plan["framework"])
+            ignores_nothing = tuple(left_out) == ("ignored_modules",)
+            self.assertIn("ignore nothing" if ignores_nothing else "convert nothing", plan["framework"])
+            gates = ["model.layers.%d.mlp.gate" % i for i in range(2)] if ignores_nothing else []
+            self.assertEqual(sorted(notes), gates)  # that they are converted there; no word of a pattern
+            self.assertNotIn("write", "".join(notes.values()))
+            self.assertEqual(self.accepted(["plan", "job.yaml"]).stdout.count("not written in"), 1)
+        # MindSpeed LLM's words have defaults of their own.
+        self.write("job.yaml", "".join(lines[:[i for i, l in enumerate(lines) if "quantization_plan" in l][0]])
+                   .replace("  model_id", "  quant_recipe_name: mxfp8\n  model_id"))
+        self.assertIsNone(self.whole_plan("job.yaml")["framework"])
 
     # ---- options count ----
 

@@ -241,6 +241,14 @@ oct_status oct_conversion_check(const oct_conversion *c, oct_error *err) {
     return OCT_OK;
 }
 
+void oct_conversion_warn(const oct_conversion *c) {
+    int64_t n = oct_plan_count_framework(c->plan);
+    if (n > 0)
+        oct_log_warning("%s itself would skip, refuse or convert otherwise %lld of these %lld "
+                        "modules; `octet plan` of this job tells which, and why",
+                        c->rules->name, (long long)n, (long long)c->plan->n_rows);
+}
+
 /* One line that says which rules are in force, for jobs that quantize and those that don't. */
 static void log_rules(const oct_conversion *c) {
     const oct_rules *r = c->rules;

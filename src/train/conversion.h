@@ -23,5 +23,7 @@ oct_status oct_conversion_check(const oct_conversion *conversion, oct_error *err
 
 /* Checks that too, then carries the plan out on the model that it was made for. */
 oct_status oct_conversion_apply(oct_conversion *conversion, oct_error *err);
+/* One warning, if the framework whose rules hold would itself treat modules otherwise. */
+void oct_conversion_warn(const oct_conversion *conversion);
 
 #endif

@@ -123,6 +123,7 @@ static oct_status create_model(oct_trainer *t, oct_error *err) {
         status = oct_conversion_apply(t->conversion, err);
     if (status != OCT_OK)
         return status;
+    oct_conversion_warn(t->conversion);
     if (oct_weights_create(&t->weights) != OCT_OK ||
         oct_step_create(t->weights, oct_setup_activation(job), &t->step) != OCT_OK)
         return oct_fail_memory(err);

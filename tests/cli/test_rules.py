@@ -230,6 +230,22 @@ class Rules(Training):
                    .replace("  model_id", "  quant_recipe_name: mxfp8\n  model_id"))
         self.assertIsNone(self.whole_plan("job.yaml")["framework"])
 
+    def test_given_modules_that_the_framework_treats_otherwise_a_run_warns_once(self):
+        args = ["job.toml", MX, "--quantize.linear.mx.recipe_name=mxfp8_cublas"]
+        n = len([note for note in self.notes(*args).values() if note])
+        self.assertEqual(n, 14)
+        for options, count in (([], 14), (["--quantize.rules=torchtitan@0.2.2"], None), (["--quantize.rules=octet"], None),
+                               (["--quantize.linear.mx.recipe_name=mxfp8"], None)):
+            result = self.accepted(["train", *args, *options])
+            out = result.stdout + result.stderr
+            self.assertEqual(out.count("itself would"), 1 if count else 0, out)
+            if count:
+                self.assertIn("itself would skip, refuse or convert otherwise 14 of these 15 modules; `octet plan`", out)
+        out = self.accepted(["train", *args[:2]]).stdout  # a default that is refused there
+        self.assertIn("otherwise 14 of these 15 modules; `octet plan`", out)
+        out = self.accepted(["train", "job.toml"]).stdout
+        self.assertNotIn("itself would", out)
+
     # ---- options count ----
 
     def test_given_recipes_on_the_command_line_of_a_yaml_job_they_are_trained(self):

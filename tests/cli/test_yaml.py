@@ -59,7 +59,8 @@ class Yaml(Training):
             self.assertIn("MX training active with recipe mxfp8", out)
             self.assertEqual("mxfp8 MoE training enabled" in out, experts)
             self.assertRegex(out, r"step:  1  loss:  6\.")
-            self.assertLessEqual(out.count("WARNING"), 2)
+            self.assertLessEqual(out.count("WARNING") - out.count("itself would skip"), 2)
+            self.assertEqual(out.count("itself would skip"), 1)  # of weights that the 8-bit gather there refuses
 
     def test_given_the_guides_plan_all_but_head_and_gate_are_converted(self):
         self.job()

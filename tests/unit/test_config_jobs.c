@@ -240,6 +240,7 @@ static void given_wrong_dimensions_and_recipes_they_are_in_the_report(void **sta
                            "job.toml:5: model.args.dim: impossible value",
                            "job.toml:6: model.args.n_heads: impossible value",
                            "job.toml:8: quantize.linear.mx.recipe_name: recipe \"mxfp9\"",
+                           "job.toml:10: quantize.grouped_mm.mx.recipe_name: recipe \"unused\"",
                            "command line: --model.args.vocab_size: impossible value"};
     assert_ptr_equal(strstr(err.message, lines[0]), err.message);
     const char *line = job.others;

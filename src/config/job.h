@@ -196,8 +196,6 @@ oct_status oct_job_load_as(oct_job_reading reading, const char *path, const char
 int oct_job_without_config_file(const char **overrides, int n);
 /* The torchtitan defaults alone, as an empty file would give. */
 oct_status oct_job_default(oct_job *job, oct_error *err);
-/* The same with overrides, for what has no job file. */
-oct_status oct_job_load_defaults(const char *const *overrides, int n, oct_job *job, oct_error *err);
 void oct_job_free(oct_job *job);
 
 /* Where `key` ("training.seq_len"; the spelling of either file form) got its value: "FILE:LINE",

@@ -221,11 +221,6 @@ static oct_status load_defaults(oct_job_reading reading, const char *const *over
     return status ? status : load(reading, "", overrides, n, job, err);
 }
 
-oct_status oct_job_load_defaults(const char *const *overrides, int n, oct_job *job,
-                                 oct_error *err) {
-    return load_defaults(OCT_JOB_READ_STRICT, overrides, n, job, err);
-}
-
 oct_status oct_job_load_as(oct_job_reading reading, const char *path, const char *const *overrides,
                            int n, oct_job *job, oct_error *err) {
     if (path && !*path)

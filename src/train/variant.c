@@ -91,13 +91,6 @@ static void put_mindspeed(const char *const *overrides, int n, const char *recip
         put_activation(recipe, o);
 }
 
-static oct_status load(oct_job_reading reading, const char *path, const char *const *overrides,
-                       int n, oct_job *job, oct_error *err) {
-    if (path && !*path)
-        return oct_job_load_defaults(overrides, n, job, err);
-    return oct_job_load_as(reading, path, overrides, n, job, err);
-}
-
 /* The given overrides, and after them those that the recipe put in. */
 static oct_status list_all(const char *const *overrides, int n, oct_variant_overrides *o,
                            oct_error *err) {
@@ -123,7 +116,7 @@ static oct_status load_in_recipe(oct_job_reading reading, const char *path,
         put_titan(job, recipe, o);
     oct_job_free(job);
     oct_status status = list_all(overrides, n, o, err);
-    return status ? status : load(reading, path, o->all, o->n, job, err);
+    return status ? status : oct_job_load_as(reading, path, o->all, o->n, job, err);
 }
 
 static oct_status load_variant(oct_job_reading reading, const char *path,
@@ -136,7 +129,7 @@ static oct_status load_variant(oct_job_reading reading, const char *path,
     if (recipe && !is_high_precision(recipe))
         status = oct_recipe_parse_beside(recipe, high_precision, N_HIGH_PRECISION, &parsed, err);
     if (status == OCT_OK)
-        status = load(reading, path, overrides, n_overrides, job, err);
+        status = oct_job_load_as(reading, path, overrides, n_overrides, job, err);
     if (status != OCT_OK)
         return status;
     return recipe ? load_in_recipe(reading, path, overrides, n_overrides, recipe, job, told, err)

@@ -80,8 +80,8 @@ typedef struct oct_bpe_scratch {
 void oct_bpe_scratch_free(oct_bpe_scratch *scratch);
 
 /* Appends the ids of one word: of all adjacent pairs the one with the lowest rank (the leftmost of
- * those) is merged until none is left. Memory doesn't grow with the word. OCT_INVALID: a byte has no
- * token, and the vocabulary no token for unknown ones. */
+ * those) is merged until none is left. Memory doesn't grow with the word. OCT_INVALID: a byte has
+ * no token, and the vocabulary no token for unknown ones. */
 oct_status oct_bpe_encode_word(const oct_bpe *bpe, oct_bpe_scratch *scratch, const char *word,
                                size_t n_bytes, oct_token_list *ids);
 

@@ -699,6 +699,17 @@ static oct_status find_the_newest(oct_error *err) {
     return oct_checkpoint_find("ckpt", OCT_CHECKPOINT_LATEST, &c, err);
 }
 
+static oct_status find_one_before(oct_error *err) {
+    oct_checkpoint *c;
+    return oct_checkpoint_find_before("ckpt", 2, &c, err);
+}
+
+static oct_status set_the_first_aside(oct_error *err) {
+    char *aside;
+    size_t n;
+    return oct_checkpoint_set_aside("ckpt", 0, &aside, &n, err);
+}
+
 static oct_status open_the_first(oct_error *err) {
     oct_checkpoint *c;
     return oct_checkpoint_open("ckpt/step-1", &c, err);
@@ -725,6 +736,8 @@ static void given_no_file_handle_left_the_run_fails_and_no_file_is_blamed(void *
     assert_no_handle_fails(read_a_file);
     assert_no_handle_fails(map_a_file);
     assert_no_handle_fails(find_the_newest);
+    assert_no_handle_fails(find_one_before);
+    assert_no_handle_fails(set_the_first_aside);
     assert_no_handle_fails(open_the_first);
     assert_no_handle_fails(list_a_file);
     assert_no_handle_fails(list_a_folder);
@@ -805,6 +818,38 @@ given_later_steps_they_are_set_aside_whole_and_each_time_in_a_folder_of_their_ow
     assert_int_equal(latest(), 2);
 }
 
+static void given_a_file_as_folder_setting_aside_and_finding_before_say_so(void **state) {
+    (void)state;
+    oct_checkpoint *c = NULL;
+    char *aside = (char *)"unset";
+    size_t n = 7;
+    oct_error err = {0};
+    save_well(1, 0);
+    assert_int_equal(oct_checkpoint_set_aside("ckpt/step-1/state.json", 0, &aside, &n, &err),
+                     OCT_INVALID);
+    assert_string_equal(err.message, "ckpt/step-1/state.json: can't be read: Not a directory");
+    assert_null(aside);
+    assert_int_equal(n, 0);
+    err = (oct_error){0};
+    assert_int_equal(oct_checkpoint_find_before("ckpt/step-1/state.json", 2, &c, &err),
+                     OCT_INVALID);
+    assert_string_equal(err.message, "ckpt/step-1/state.json: can't be read: Not a directory");
+    assert_null(c);
+}
+
+static void given_all_before_a_step_damaged_none_is_taken_though_a_later_one_is_good(void **state) {
+    (void)state;
+    oct_checkpoint *c = NULL;
+    oct_error err = {0};
+    for (int64_t step = 1; step <= 3; step++)
+        save_well(step, 0);
+    assert_int_equal(system("rm ckpt/step-1/manifest.json ckpt/step-2/manifest.json"), 0);
+    assert_int_equal(oct_checkpoint_find_before("ckpt", 3, &c, &err), OCT_INVALID);
+    assert_non_null(strstr(err.message, "ckpt: none of its 2 checkpoints is valid; the newest: "
+                                        "ckpt/step-2"));
+    assert_null(c);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         STORY(given_a_save_everything_comes_back),
@@ -834,6 +879,8 @@ int main(void) {
         STORY(given_further_files_they_come_back_and_a_damaged_one_is_seen),
         STORY(given_a_name_that_another_file_has_nothing_is_saved),
         STORY(given_later_steps_they_are_set_aside_whole_and_each_time_in_a_folder_of_their_own),
+        STORY(given_a_file_as_folder_setting_aside_and_finding_before_say_so),
+        STORY(given_all_before_a_step_damaged_none_is_taken_though_a_later_one_is_good),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,6 +36,7 @@ oct_status oct_file_sink_open(const char *path, oct_file_sink **sink, oct_error 
     if (!s)
         return oct_fail_memory(err);
     memset(s, 0, offsetof(oct_file_sink, buffer));
+    s->exists = false; /* said once more for clang's analyzer, which loses it in a part's memset */
     s->fd = -1;
     oct_status status = OCT_OK;
     size_t size = strlen(path) + 32;

@@ -166,12 +166,12 @@ static oct_status parse(const char *text, size_t n_bytes, const char *name, json
     return OCT_OK;
 }
 
-static oct_status relax_and_parse(relaxing *r, const char *name, json_t **root, oct_error *err) {
+static oct_status relax_and_parse(relaxing r, const char *name, json_t **root, oct_error *err) {
     oct_strbuf buffer = {0};
     const char *relaxed;
     size_t n;
-    r->to = &buffer;
-    relax(r, &relaxed, &n);
+    r.to = &buffer;
+    relax(&r, &relaxed, &n);
     oct_status status = buffer.failed ? oct_fail_memory(err) : parse(relaxed, n, name, root, err);
     oct_strbuf_free(&buffer);
     return status;
@@ -180,7 +180,7 @@ static oct_status relax_and_parse(relaxing *r, const char *name, json_t **root, 
 oct_status oct_json_parse(const char *text, size_t n_bytes, const char *name, json_t **root,
                           oct_error *err) {
     relaxing r = {.text = text, .n = n_bytes};
-    return relax_and_parse(&r, name, root, err);
+    return relax_and_parse(r, name, root, err);
 }
 
 oct_status oct_json_parse_with_nul(const char *text, size_t n_bytes, const char *name,
@@ -192,7 +192,7 @@ oct_status oct_json_parse_with_nul(const char *text, size_t n_bytes, const char 
         const char mark[4] = {(char)0xef, (char)0xb7, (char)(0x80 | (*nul & 0x3f)), 0};
         memcpy(r.nul_mark, mark, sizeof mark);
     }
-    return relax_and_parse(&r, name, root, err);
+    return relax_and_parse(r, name, root, err);
 }
 
 const char *oct_json_kind(const json_t *value) {

@@ -156,8 +156,11 @@ bool oct_hf_expert_name(oct_model_family family, const char *name, int64_t exper
                         char out[OCT_HF_MODULE_NAME_SIZE]) {
     char module[OCT_HF_MODULE_NAME_SIZE];
     const char *dot = strrchr(name, '.'), *layers = "layers.";
-    size_t prefix = layer_prefix(name, layers), n = dot ? (size_t)(dot - name) : 0;
-    if (!prefix || n >= sizeof module || strncmp(name + prefix, ".moe.experts.", 13) != 0)
+    size_t prefix = layer_prefix(name, layers);
+    if (!dot || !prefix || strncmp(name + prefix, ".moe.experts.", 13) != 0)
+        return false;
+    size_t n = (size_t)(dot - name);
+    if (n >= sizeof module)
         return false;
     const name_pair *pair =
         find(expert_names, COUNT(expert_names), family, OURS, dot + 1, strlen(dot + 1));

@@ -72,14 +72,15 @@ static inline oct_attention_span oct_attention_seen(const oct_attention_shape *s
     return (oct_attention_span){oct_min_i64(begin, end), end};
 }
 
-/* Hands out 64-byte aligned pieces of a thread's slice; with base NULL it only measures. */
+/* Hands out 64-byte aligned pieces of a thread's slice; with base NULL it only measures, and the
+ * pieces are nowhere. */
 typedef struct oct_attention_slice {
     unsigned char *base;
     size_t used;
 } oct_attention_slice;
 
 static inline void *oct_attention_take(oct_attention_slice *slice, size_t n_bytes) {
-    void *piece = slice->base ? slice->base + slice->used : NULL;
+    void *piece = (void *)((uintptr_t)slice->base + slice->used);
     slice->used += (n_bytes + 63) / 64 * 64;
     return piece;
 }

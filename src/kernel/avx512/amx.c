@@ -331,7 +331,7 @@ OCT_INLINE void multiply_pairs(const oct_gemm_block *block, bool a_streams) {
     int64_t n_pairs = ((block->n_rows + R - 1) / R) * ((block->n_cols + R - 1) / R);
     prefetcher f = prefetcher_make(&block->fetch, n_pairs * tile_steps(block->kc));
     oct_amx_packer packer;
-    const oct_gemm_source *next = block->next.n_rows > 0 ? &block->next : NULL;
+    const oct_gemm_source *next = n_pairs > 0 && block->next.n_rows > 0 ? &block->next : NULL;
     _tile_loadconfig(&all_tiles_whole);
     for (int64_t i = 0; i < block->n_rows; i += R)
         for (int64_t j = 0; j < block->n_cols; j += R) {
@@ -349,7 +349,7 @@ OCT_INLINE void multiply_pairs(const oct_gemm_block *block, bool a_streams) {
     _tile_release();
     if (before.n_rows > 0)
         before.finish(&before, 0, before.n_rows);
-    if (next) {
+    if (next && n_pairs == 0) {
         while (packer.at < packer.end)
             oct_amx_pack_block(&packer);
         oct_amx_pack_end(&packer);

@@ -8,6 +8,7 @@
 #include <utf8proc.h>
 #include <xxhash.h>
 
+#include "base/cgroup.h"
 #include "base/thread.h"
 #include "cli.h"
 #include "kernel/gemm.h"
@@ -30,6 +31,14 @@ static void print_cpu(void) {
                                                                        : "aligned (AVX512-VNNI)");
 }
 
+static void print_threads(void) {
+    double quota = oct_cgroup_cpus("");
+    printf("cpus: %d", oct_threads_cpus());
+    if (quota > 0)
+        printf(", of which the control group's quota lets %.3g be used", quota);
+    printf("\nthreads: %d\n", oct_threads());
+}
+
 static void print_libraries(void) {
     char pcre2_version[64] = "";
     unsigned xxh = XXH_versionNumber();
@@ -48,7 +57,7 @@ oct_status cli_info(int argc, char **argv, oct_error *err) {
     if (cli_begin(&spec, argc, argv, &args, &status, err)) {
         printf("octet: %s\n", OCT_VERSION);
         print_cpu();
-        printf("threads: %d\n", oct_threads());
+        print_threads();
         printf("mpi: %s\n", oct_comm_library());
         print_libraries();
     }

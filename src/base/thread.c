@@ -10,12 +10,15 @@
  * taken runs serially, which gives the same bits. */
 #include "base/thread.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/cgroup.h"
 
 #define MAX_THREADS 1024
 #define SPINS                                                                                      \
@@ -78,14 +81,25 @@ static oct_status read_wanted(int *n, oct_error *err) {
     }
 }
 
+/* More threads than a quota has CPUs are stopped together for a part of each period, and the one
+ * that computes the last task with them. A part of a CPU counts as one: it would lie idle else. */
+int oct_threads_for(int n_cpus, double quota) {
+    int n = n_cpus;
+    if (quota > 0 && quota < n)
+        n = (int)ceil(quota);
+    return n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : n;
+}
+
+int oct_threads_cpus(void) {
+    cpu_set_t cpus;
+    return sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
+}
+
 static int default_threads(void) {
     int n;
-    cpu_set_t cpus;
-    if (read_wanted(&n, NULL) != OCT_OK) /* oct_threads_init will say so */
-        n = 0;
-    if (n < 1 && sched_getaffinity(0, sizeof cpus, &cpus) == 0)
-        n = CPU_COUNT(&cpus);
-    return n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : n;
+    if (read_wanted(&n, NULL) == OCT_OK && n > 0) /* what is wrong oct_threads_init says */
+        return n;
+    return oct_threads_for(oct_threads_cpus(), oct_cgroup_cpus(""));
 }
 
 oct_status oct_threads_init(oct_error *err) {

@@ -171,6 +171,8 @@ class Usage(Program):
         out = self.accepted(["info"]).stdout
         for word in ("threads: ", "jansson", "pcre2"):
             self.assertIn(word, out)
+        self.assertRegex(out, r"\ncpus: %d(, of which the control group's quota lets [0-9.]+ be used)?\n"
+                         % len(os.sched_getaffinity(0)))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@
 
 #include "base/alloc.h"
 #include "base/arena.h"
+#include "base/cgroup.h"
 #include "base/claim.h"
 #include "base/fs.h"
 #include "base/nearest.h"
@@ -173,6 +174,89 @@ static void given_threads_in_the_environment_only_whole_positive_numbers_are_tak
     if (before)
         setenv("OMP_NUM_THREADS", before, 1);
     oct_free(before);
+}
+
+/* One file below `root`, with its folders. */
+static void put_file(const char *root, const char *name, const char *text) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", root, name);
+    *strrchr(path, '/') = '\0';
+    assert_int_equal(oct_make_folders(path, NULL), OCT_OK);
+    path[strlen(path)] = '/';
+    assert_int_equal(oct_file_write(path, text, strlen(text), NULL), OCT_OK);
+}
+
+typedef struct made_group {
+    const char *proc; /* /proc/self/cgroup */
+    struct {
+        const char *name, *text;
+    } files[4]; /* below sys/fs/cgroup */
+    double cpus;
+} made_group;
+
+/* As Docker, Kubernetes and systemd make them. */
+static const made_group made_groups[] = {
+    {"0::/\n", {{"cpu.max", "150000 100000\n"}}, 1.5},
+    {"0::/\n", {{"cpu.max", "max 100000\n"}}, 0},
+    {"0::/\n", {{"cgroup.procs", "1\n"}}, 0},
+    {"0::/\n", {{"cpu.max", "50000\n"}}, 0.5},
+    /* the smallest of the groups around it, whichever it is */
+    {"0::/kube.slice/pod.slice/c\n",
+     {{"kube.slice/cpu.max", "800000 100000\n"},
+      {"kube.slice/pod.slice/cpu.max", "300000 100000\n"},
+      {"kube.slice/pod.slice/c/cpu.max", "max 100000\n"}},
+     3},
+    {"0::/user.slice/app\n",
+     {{"user.slice/cpu.max", "max 100000\n"}, {"user.slice/app/cpu.max", "20000 10000\n"}},
+     2},
+    /* a namespace hides the path that the kernel tells: the root is the container's group */
+    {"0::/../docker/0123\n", {{"cpu.max", "200000 100000\n"}}, 2},
+    {"5:cpu,cpuacct:/docker/0123\n4:memory:/docker/0123\n",
+     {{"cpu,cpuacct/cpu.cfs_quota_us", "250000\n"}, {"cpu,cpuacct/cpu.cfs_period_us", "100000\n"}},
+     2.5},
+    {"11:cpuset:/a\n5:cpu:/a\n0::/\n",
+     {{"cpu/a/cpu.cfs_quota_us", "400000\n"}, {"cpu/a/cpu.cfs_period_us", "50000\n"}},
+     8},
+    {"5:cpu:/a\n",
+     {{"cpu/a/cpu.cfs_quota_us", "-1\n"}, {"cpu/a/cpu.cfs_period_us", "100000\n"}},
+     0},
+    /* cpuset is no cpu, and nonsense is no quota */
+    {"3:cpuset:/\n",
+     {{"cpuset/cpu.cfs_quota_us", "1000\n"}, {"cpuset/cpu.cfs_period_us", "1000\n"}},
+     0},
+    {"0::/\n", {{"cpu.max", "lots of\n"}}, 0},
+    {"0::/\n", {{"cpu.max", "100000 0\n"}}, 0},
+    {"0::/\n", {{"cpu.max", ""}}, 0},
+    {"nonsense\n::\n", {{"cpu.max", "100000 100000\n"}}, 1},
+};
+
+static void given_a_control_group_its_smallest_quota_is_found(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof made_groups / sizeof *made_groups; i++) {
+        const made_group *made = &made_groups[i];
+        char root[] = "/tmp/octet-test-XXXXXX", command[64], name[128];
+        assert_non_null(mkdtemp(root));
+        put_file(root, "proc/self/cgroup", made->proc);
+        for (size_t k = 0; k < 4 && made->files[k].name; k++) {
+            snprintf(name, sizeof name, "sys/fs/cgroup/%s", made->files[k].name);
+            put_file(root, name, made->files[k].text);
+        }
+        assert_true(oct_cgroup_cpus(root) == made->cpus);
+        snprintf(command, sizeof command, "rm -r %s", root);
+        assert_int_equal(system(command), 0);
+    }
+    assert_true(oct_cgroup_cpus("/tmp/octet-no-such-root") == 0);
+}
+
+static void given_a_quota_no_more_threads_than_it_has_cpus_are_taken(void **state) {
+    (void)state;
+    assert_int_equal(oct_threads_for(8, 0), 8);
+    assert_int_equal(oct_threads_for(8, 1.5), 2);
+    assert_int_equal(oct_threads_for(8, 2), 2);
+    assert_int_equal(oct_threads_for(8, 0.1), 1);
+    assert_int_equal(oct_threads_for(2, 64), 2);
+    assert_int_equal(oct_threads_for(5000, 0), 1024);
+    assert_int_equal(oct_threads_for(0, 0), 1);
 }
 
 static void given_a_refused_write_the_old_file_stays(void **state) {
@@ -346,6 +430,8 @@ int main(void) {
         cmocka_unit_test(given_a_name_unlike_the_known_ones_none_is_named),
         cmocka_unit_test(given_any_thread_count_every_task_runs_once),
         cmocka_unit_test(given_threads_in_the_environment_only_whole_positive_numbers_are_taken),
+        cmocka_unit_test(given_a_control_group_its_smallest_quota_is_found),
+        cmocka_unit_test(given_a_quota_no_more_threads_than_it_has_cpus_are_taken),
         cmocka_unit_test(given_a_claimed_folder_another_claim_is_told_whose_it_is),
         cmocka_unit_test(given_a_holder_that_was_killed_the_folder_is_free),
         cmocka_unit_test(given_a_lock_on_a_file_without_a_name_the_folder_is_free),

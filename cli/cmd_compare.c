@@ -13,12 +13,13 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "cli.h"
-#include "config/job.h"
+#include "config/together.h"
 #include "options.h"
 #include "report/html.h"
 #include "stop.h"
 #include "terminal.h"
 #include "train/conversion.h"
+#include "train/ranks.h"
 #include "train/setup.h"
 #include "train/variant.h"
 #include "twin.h"
@@ -92,7 +93,9 @@ static oct_status check_conversion(const oct_job *job, oct_error *err) {
     oct_model_args args;
     oct_model *model = NULL;
     oct_conversion *conversion = NULL;
-    oct_status status = oct_setup_model_args(job, &args, err);
+    oct_status status = oct_ranks_check_fit(job, 1, err);
+    if (status == OCT_OK)
+        status = oct_setup_model_args(job, &args, err);
     if (status == OCT_OK)
         status = oct_model_create(&args, OCT_PARAMS_SHAPES_ONLY, &model, err);
     if (status == OCT_OK)
@@ -116,6 +119,7 @@ static oct_status check_variants(comparison *c, const cli_args *args, oct_error 
         cli_add_errors(job.others);
         if (status == OCT_OK)
             status = check_conversion(&job, err);
+        cli_add_errors(oct_job_more_refusals(&job));
         oct_job_free(&job);
     }
     return status;

@@ -6,6 +6,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "cli.h"
+#include "config/together.h"
 #include "options.h"
 #include "terminal.h"
 #include "train/conversion.h"
@@ -190,9 +191,12 @@ static oct_status plan_job(const cli_args *args, bool json, int64_t ranks, oct_e
                                      args->n_overrides, &job, err);
     cli_add_errors(job.others);
     if (status == OCT_OK)
+        status = oct_ranks_check_fit(&job, n_ranks_of(&job, ranks), err);
+    if (status == OCT_OK)
         status = oct_setup_model_args(&job, &model, err);
     if (status == OCT_OK)
         status = plan(&job, &model, json, ranks, err);
+    cli_add_errors(oct_job_more_refusals(&job));
     oct_job_free(&job);
     return status;
 }

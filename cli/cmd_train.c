@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "cli.h"
-#include "config/job.h"
+#include "config/together.h"
 #include "options.h"
 #include "stop.h"
 #include "terminal.h"
@@ -168,8 +168,10 @@ static oct_status load_and_train(const cli_args *args, const words *typed, oct_e
                           args->n_overrides, &job, err);
     cli_add_errors(job.others);
     status = oct_comm_agree(world, status, err);
-    if (status == OCT_OK)
+    if (status == OCT_OK) {
         status = train(world, &job, args, typed, err);
+        cli_add_errors(oct_job_more_refusals(&job));
+    }
     oct_job_free(&job);
     cli_world_close(world, status, err);
     return status;

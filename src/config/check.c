@@ -73,12 +73,13 @@ static oct_status check_converters(oct_loader *l) {
     const oct_job_list *list = &l->job->model.converters;
     oct_status status = OCT_OK;
     for (size_t i = 0; i < list->n && !status; i++) {
-        status = check_converter(l, list->items[i]);
-        if (!status && place_in(list, list->items[i]) < i)
-            status = oct_loader_fail_text(l, "model.converters", "a converter is there twice",
-                                          "each once", list->items[i]);
+        status = place_in(list, list->items[i]) == i
+                     ? check_converter(l, list->items[i])
+                     : oct_loader_fail_text(l, "model.converters", "a converter is there twice",
+                                            "each once", list->items[i]);
+        status = oct_loader_refuse_item(l, status);
     }
-    return status ? status : check_order(l);
+    return status ? status : oct_loader_refuse_item(l, check_order(l));
 }
 
 /* Only of a TOML job, or where the command line sets it: a YAML job takes config.json's. */
@@ -129,17 +130,18 @@ static oct_status check_not_empty(oct_loader *l, const char *key, const char *va
 
 static oct_status check_names(oct_loader *l) {
     const oct_job *job = l->job;
-    oct_status status = check_not_empty(l, "job.dump_folder", job->job.dump_folder);
-    if (!status)
-        status = check_not_empty(l, "checkpoint.folder", job->checkpoint.folder);
-    if (!status && job->form == OCT_JOB_TITAN)
-        status = check_not_empty(l, "model.flavor", job->model.flavor);
-    if (!status)
-        status = check_not_empty(l, "quantize.linear.mx.recipe_name",
-                                 job->quantize.linear.mx.recipe_name);
-    if (!status)
-        status = check_not_empty(l, "quantize.grouped_mm.mx.recipe_name",
-                                 job->quantize.grouped_mm.mx.recipe_name);
+    const struct {
+        const char *key, *text;
+    } names[] = {
+        {"job.dump_folder", job->job.dump_folder},
+        {"checkpoint.folder", job->checkpoint.folder},
+        {"model.flavor", job->form == OCT_JOB_TITAN ? job->model.flavor : "of config.json"},
+        {"quantize.linear.mx.recipe_name", job->quantize.linear.mx.recipe_name},
+        {"quantize.grouped_mm.mx.recipe_name", job->quantize.grouped_mm.mx.recipe_name}};
+    oct_status status = OCT_OK;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !status; i++)
+        status = oct_loader_refuse(l, check_not_empty(l, names[i].key, names[i].text),
+                                   OCT_REFUSED_BY_PLACE);
     return status;
 }
 
@@ -252,28 +254,37 @@ static oct_status check_all_path_names(oct_loader *l) {
                  {"checkpoint.initial_load_path", job->checkpoint.initial_load_path}};
     oct_status status = OCT_OK;
     for (size_t i = 0; i < sizeof paths / sizeof *paths && !status; i++)
-        status = check_path_names(l, paths[i].key, paths[i].path);
+        status = oct_loader_refuse(l, check_path_names(l, paths[i].key, paths[i].path),
+                                   OCT_REFUSED_BY_PLACE);
     return status;
 }
 
 static oct_status check_paths(oct_loader *l) {
-    oct_status status = check_path(l, "job.dump_folder", "cache");
-    if (!status)
-        status = check_path(l, "checkpoint.folder", l->job->checkpoint.folder);
-    if (!status)
-        status = check_path(l, "metrics.save_tb_folder", l->job->metrics.save_tb_folder);
+    const struct {
+        const char *key, *folder;
+    } folders[] = {{"job.dump_folder", "cache"},
+                   {"checkpoint.folder", l->job->checkpoint.folder},
+                   {"metrics.save_tb_folder", l->job->metrics.save_tb_folder}};
+    oct_status status = OCT_OK;
+    for (size_t i = 0; i < sizeof folders / sizeof *folders && !status; i++)
+        status = oct_loader_refuse(l, check_path(l, folders[i].key, folders[i].folder),
+                                   OCT_REFUSED_BY_PLACE);
     return status;
 }
 
 /* The words of [checkpoint] that matter only where something is saved. */
 static oct_status check_last_save(oct_loader *l) {
     const oct_job *job = l->job;
-    if (!job->checkpoint.enable || job->checkpoint.load_only)
+    if (!oct_job_saves(job) || !job->checkpoint.last_save_in_hf)
         return OCT_OK;
-    if (job->checkpoint.last_save_in_hf)
-        return oct_loader_fail_text(l, "checkpoint.last_save_in_hf",
-                                    "a run saves checkpoints of its own form", "false", "true");
-    if (job->checkpoint.last_save_model_only && job->checkpoint.export_dtype == OCT_JOB_FLOAT16)
+    return oct_loader_fail_text(l, "checkpoint.last_save_in_hf",
+                                "a run saves checkpoints of its own form", "false", "true");
+}
+
+static oct_status check_export(oct_loader *l) {
+    const oct_job *job = l->job;
+    if (oct_job_saves(job) && job->checkpoint.last_save_model_only &&
+        job->checkpoint.export_dtype == OCT_JOB_FLOAT16)
         return oct_loader_fail_text(l, "checkpoint.export_dtype",
                                     "an export in float16 isn't supported",
                                     "one of float32, bfloat16", "\"float16\"");
@@ -290,19 +301,11 @@ static oct_status check_initial_load(oct_loader *l) {
 
 /* All checks, so that all that is wrong is told at once. */
 oct_status oct_loader_check(oct_loader *l) {
-    static oct_status (*const checks[])(oct_loader *) = {check_device,
-                                                         check_initial_load,
-                                                         check_flavor,
-                                                         check_names,
-                                                         check_paths,
-                                                         check_all_path_names,
-                                                         check_converters,
-                                                         check_model_args,
-                                                         check_recipes,
-                                                         check_selective_option,
-                                                         check_keep,
-                                                         check_last_save,
-                                                         oct_loader_check_options};
+    static oct_status (*const checks[])(oct_loader *) = {
+        check_device,  check_initial_load,      check_flavor,     check_names,
+        check_paths,   check_all_path_names,    check_converters, check_model_args,
+        check_recipes, check_selective_option,  check_keep,       check_last_save,
+        check_export,  oct_loader_check_options};
     oct_status status = OCT_OK;
     for (size_t i = 0; i < sizeof checks / sizeof *checks && !status; i++)
         status = oct_loader_refuse(l, checks[i](l), OCT_REFUSED_BY_PLACE);

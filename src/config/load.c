@@ -236,6 +236,7 @@ void oct_job_free(oct_job *job) {
             oct_arena_destroy(state->arena);
         oct_free(state->titan);
         oct_free(state->mindspeed);
+        oct_strbuf_free(&state->more);
         oct_free(state);
     }
     *job = (oct_job){0};

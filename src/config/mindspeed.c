@@ -242,6 +242,14 @@ static oct_status finish_recompute(oct_loader *l) {
                   : finish_recompute_in(l, "features.recompute", "features.recompute_plan");
 }
 
+static oct_status check_plan_converter(oct_loader *l, const char *name) {
+    if (strcmp(name, "quantize.linear.mx") == 0 || strcmp(name, "quantize.moe.mx") == 0)
+        return OCT_OK;
+    return oct_loader_refuse_item(
+        l, oct_loader_fail_text(l, PLAN "quant_converters", "an unknown converter",
+                                "quantize.linear.mx or quantize.moe.mx", name));
+}
+
 static oct_status check_plan(oct_loader *l) {
     static const char section[] = PLAN;
     const oct_setting *recipe = setting_of(l, PLAN "recipe_name");
@@ -261,16 +269,18 @@ static oct_status check_plan(oct_loader *l) {
                         l->builder.path);
     if (!l->job->quantization_plan.recipe_name)
         return OCT_OK;
-    if (l->job->quantization_plan.apply_modules.n == 0)
-        return oct_loader_fail_text(l, PLAN "apply_modules", "the list is empty",
-                                    "at least one pattern, such as model.layers.{*}", "[]");
+    if (l->job->quantization_plan.apply_modules.n == 0 &&
+        oct_loader_refuse(l,
+                          oct_loader_fail_text(l, PLAN "apply_modules", "the list is empty",
+                                               "at least one pattern, such as model.layers.{*}",
+                                               "[]"),
+                          OCT_REFUSED_BY_PLACE))
+        return OCT_NO_MEMORY;
     const oct_job_list *list = &l->job->quantization_plan.quant_converters;
-    for (size_t i = 0; i < list->n; i++)
-        if (strcmp(list->items[i], "quantize.linear.mx") != 0 &&
-            strcmp(list->items[i], "quantize.moe.mx") != 0)
-            return oct_loader_fail_text(l, PLAN "quant_converters", "an unknown converter",
-                                        "quantize.linear.mx or quantize.moe.mx", list->items[i]);
-    return OCT_OK;
+    oct_status status = OCT_OK;
+    for (size_t i = 0; i < list->n && !status; i++)
+        status = check_plan_converter(l, list->items[i]);
+    return status;
 }
 
 /* ---- the plan ---- */
@@ -390,13 +400,17 @@ static oct_status refuse_foreign_keys(oct_loader *l) {
         {GROUPED "fqns", "a YAML job names modules by patterns of its own",
          "--" PLAN "apply_modules"},
     };
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+    oct_status status = OCT_OK;
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0] && !status; i++) {
         const oct_setting *setting = titan_setting(l, keys[i].name);
         if (setting->value)
-            return oct_loader_fail(l, setting->place, keys[i].name, keys[i].what, keys[i].expected,
-                                   setting->value);
+            status =
+                oct_loader_refuse(l,
+                                  oct_loader_fail(l, setting->place, keys[i].name, keys[i].what,
+                                                  keys[i].expected, setting->value),
+                                  OCT_REFUSED_BY_PLACE);
     }
-    return OCT_OK;
+    return status;
 }
 
 static bool converts(const oct_loader *l, const char *name) {
@@ -412,24 +426,26 @@ static bool converts(const oct_loader *l, const char *name) {
 static oct_status check_quantize_keys(oct_loader *l, const char *section, const char *converter) {
     bool declined = value_of(l, PLAN "recipe_name") != NULL; /* none, to try the job without it */
     const char *what = declined ? PLAN "recipe_name is none" : "the job has no plan";
+    oct_status status = OCT_OK;
     if (l->reading != OCT_JOB_READ_STRICT)
         return OCT_OK;
-    for (size_t i = 0; i < oct_schema_titan.n; i++) {
+    for (size_t i = 0; i < oct_schema_titan.n && !status; i++) {
         const oct_key *key = &oct_schema_titan.keys[i];
         const oct_setting *setting = &l->state->titan[i];
         if (!setting->value || key->kind != OCT_KEY_USED ||
             strncmp(key->name, section, strlen(section)) != 0)
             continue;
         if (!l->job->quantization_plan.recipe_name)
-            return oct_loader_fail(l, setting->place, key->name, what,
-                                   "a recipe in --" PLAN "recipe_name beside it", setting->value);
-        if (l->job->quantization_plan.recipe_name && !converts(l, converter))
-            return oct_fail(l->builder.err, OCT_INVALID,
-                            "%s: --%s: the plan doesn't have its converter; expected %s in " PLAN
-                            "quant_converters",
-                            setting->place, key->name, converter);
+            status = oct_loader_fail(l, setting->place, key->name, what,
+                                     "a recipe in --" PLAN "recipe_name beside it", setting->value);
+        else if (!converts(l, converter))
+            status = oct_fail(l->builder.err, OCT_INVALID,
+                              "%s: --%s: the plan doesn't have its converter; expected %s in " PLAN
+                              "quant_converters",
+                              setting->place, key->name, converter);
+        status = oct_loader_refuse(l, status, OCT_REFUSED_BY_PLACE);
     }
-    return OCT_OK;
+    return status;
 }
 
 static void take_from_plan(oct_loader *l, oct_job_mx *mx) {
@@ -461,16 +477,18 @@ static oct_status check_chat(oct_loader *l) {
         const oct_value *value = value_of(l, name);
         chat = value && value->kind != OCT_VALUE_NULL ? name : NULL;
     }
-    for (size_t i = 0; i < OCT_N_CHAT_KEYS && chat; i++) {
+    oct_status status = OCT_OK;
+    for (size_t i = 0; i < OCT_N_CHAT_KEYS && chat && !status; i++) {
         const oct_setting *setting = setting_of(l, oct_chat_keys[i]);
         if (setting->value && setting->value->kind != OCT_VALUE_NULL)
-            return oct_fail(l->builder.err, OCT_INVALID,
-                            "%s: %s%s: it decides the loss of chat data, which isn't supported; "
-                            "expected plain text; got columns of roles: %s",
-                            setting->place, oct_loader_dashes(setting->place), oct_chat_keys[i],
-                            chat);
+            status =
+                oct_fail(l->builder.err, OCT_INVALID,
+                         "%s: %s%s: it decides the loss of chat data, which isn't supported; "
+                         "expected plain text; got columns of roles: %s",
+                         setting->place, oct_loader_dashes(setting->place), oct_chat_keys[i], chat);
+        status = oct_loader_refuse(l, status, OCT_REFUSED_BY_PLACE);
     }
-    return OCT_OK;
+    return status;
 }
 
 oct_status oct_loader_finish_mindspeed(oct_loader *l) {

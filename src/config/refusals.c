@@ -44,11 +44,20 @@ static bool is_told(const oct_loader *l, const char *message) {
     return false;
 }
 
-oct_status oct_loader_refuse(oct_loader *l, oct_status status, oct_refusal_class kind) {
+static bool is_repeated(const oct_loader *l, const char *message) {
+    for (const oct_refusal *r = l->refusals; r; r = r->next)
+        if (strcmp(r->message, message) == 0)
+            return true;
+    return false;
+}
+
+static oct_status refuse(oct_loader *l, oct_status status, oct_refusal_class kind,
+                         bool (*is_known)(const oct_loader *, const char *)) {
     oct_error *err = l->builder.err;
     if (status != OCT_INVALID)
         return status;
-    bool repeats = (l->n_refusals && begins(err->message, "default: ")) || is_told(l, err->message);
+    bool repeats =
+        (l->n_refusals && begins(err->message, "default: ")) || is_known(l, err->message);
     bool full = l->n_refusals == MAX_REFUSALS;
     l->n_untold += full && !repeats;
     if (full || repeats) {
@@ -72,6 +81,14 @@ oct_status oct_loader_refuse(oct_loader *l, oct_status status, oct_refusal_class
     l->n_refusals++;
     *err = (oct_error){0};
     return OCT_OK;
+}
+
+oct_status oct_loader_refuse(oct_loader *l, oct_status status, oct_refusal_class kind) {
+    return refuse(l, status, kind, is_told);
+}
+
+oct_status oct_loader_refuse_item(oct_loader *l, oct_status status) {
+    return refuse(l, status, OCT_REFUSED_BY_PLACE, is_repeated);
 }
 
 bool oct_loader_refused_model(const oct_loader *l) {

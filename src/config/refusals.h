@@ -17,6 +17,9 @@ typedef enum oct_refusal_class {
 /* Takes an OCT_INVALID failure, whose message is the builder's error, into the list and clears that
  * error. Returns OCT_OK, or any other status as it came. */
 oct_status oct_loader_refuse(oct_loader *l, oct_status status, oct_refusal_class kind);
+/* The same for one item of a list: of a key only the first failure is told, of a list each item's.
+ */
+oct_status oct_loader_refuse_item(oct_loader *l, oct_status status);
 /* Refuses an unknown key or section, with its nearest neighbour. */
 oct_status oct_loader_unknown(oct_loader *l, const char *place, const char *name, const char *what);
 bool oct_loader_refused_model(const oct_loader *l);

@@ -19,6 +19,7 @@ struct oct_job_state {
     oct_arena *arena;
     oct_setting *titan;     /* one a row of oct_schema_titan */
     oct_setting *mindspeed; /* one a row of oct_schema_mindspeed; NULL for a TOML job */
+    oct_strbuf more;        /* see together.h */
 };
 
 #define OCT_COMMAND_LINE "command line"

@@ -8,6 +8,7 @@
 #include <strings.h>
 
 #include "base/nearest.h"
+#include "config/refusals.h"
 #include "config/text.h"
 
 #define MAX_ENTRY_KEYS 8
@@ -144,6 +145,11 @@ static oct_status store_choice(oct_loader *l, const oct_key *key, const oct_valu
     return OCT_OK;
 }
 
+static oct_status fail_item(oct_loader *l, const oct_key *key, const char *place,
+                            const oct_value *item) {
+    return oct_loader_fail(l, place, key->name, "an item has the wrong type", "a text", item);
+}
+
 static oct_status store_list(oct_loader *l, const oct_key *key, const oct_value *value,
                              const char *place) {
     oct_job_list *member = member_of(l, key);
@@ -155,16 +161,20 @@ static oct_status store_list(oct_loader *l, const oct_key *key, const oct_value 
     const char **items = oct_arena_alloc_array(l->builder.arena, n + 1, sizeof *items);
     if (!items)
         return oct_fail_memory(l->builder.err);
-    const oct_value *item = n ? value->items.first : NULL;
-    for (size_t i = 0; item; item = item->next, i++) {
-        if (item->kind != OCT_VALUE_STRING)
-            return oct_loader_fail(l, place, key->name, "an item has the wrong type", "a text",
-                                   item);
+    const oct_value *item = n ? value->items.first : NULL, *wrong = NULL;
+    oct_status status = OCT_OK;
+    for (size_t i = 0; item && !status; item = item->next, i++) {
         items[i] = item->string;
+        if (item->kind == OCT_VALUE_STRING)
+            continue;
+        status = oct_loader_refuse_item(l, fail_item(l, key, place, item));
+        wrong = wrong ? wrong : item;
     }
-    if (member)
+    if (wrong && !status) /* once more for the caller, which tells no key twice */
+        return fail_item(l, key, place, wrong);
+    if (member && !status)
         *member = (oct_job_list){items, n};
-    return OCT_OK;
+    return status;
 }
 
 static oct_status store_table(oct_loader *l, const oct_key *key, const oct_value *value,

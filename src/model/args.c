@@ -322,6 +322,8 @@ static const field fields[] = {
     ALIAS("n_limited_groups", num_limited_groups, OCT_ARG_INT, 0, OCT_MAX_EXPERTS),
 };
 
+enum { N_ALIASES = 5, N_NAMES = COUNT(fields) - N_ALIASES }; /* which stand last */
+
 /* The two words of a text, by their numbers. */
 static const char *const score_func_names[] = {
     [OCT_SCORE_SOFTMAX] = "softmax", [OCT_SCORE_SIGMOID] = "sigmoid"};
@@ -430,47 +432,68 @@ static int64_t derived_hidden_dim(const oct_model_args *args) {
     return (hidden + multiple - 1) / multiple * multiple;
 }
 
-static oct_status check_bounds(const oct_model_args *args, oct_error *err) {
-    for (size_t i = 0; i < COUNT(fields); i++) {
-        const field *f = &fields[i];
-        oct_arg value = {.type = f->type};
-        const char *place = (const char *)args + f->offset;
-        if (f->type == OCT_ARG_BOOL || f->type == OCT_ARG_TEXT)
+/* What is wrong with arguments: the first failure fills `err`, and all are told. */
+typedef struct findings {
+    oct_error *err;
+    oct_args_tell tell; /* or NULL */
+    void *user;
+    int n;
+} findings;
+
+static void note(findings *f, const oct_error *wrong) {
+    if (f->n++ == 0)
+        oct_fail(f->err, wrong->status, "%s", wrong->message);
+    if (f->tell)
+        f->tell(f->user, wrong);
+}
+
+#define NOTE(f, ...)                                                                               \
+    do {                                                                                           \
+        oct_error wrong_ = {0};                                                                    \
+        oct_fail(&wrong_, OCT_INVALID, __VA_ARGS__);                                               \
+        note(f, &wrong_);                                                                          \
+    } while (0)
+
+static void check_bounds(const oct_model_args *args, findings *f) {
+    for (size_t i = 0; i < N_NAMES; i++) {
+        const field *row = &fields[i];
+        oct_arg value = {.type = row->type};
+        oct_error wrong = {0};
+        const char *place = (const char *)args + row->offset;
+        if (row->type == OCT_ARG_BOOL || row->type == OCT_ARG_TEXT)
             continue;
-        if (f->type == OCT_ARG_INT)
+        if (row->type == OCT_ARG_INT)
             memcpy(&value.i, place, sizeof value.i);
         else
             memcpy(&value.d, place, sizeof value.d);
-        double number = f->type == OCT_ARG_INT ? (double)value.i : value.d;
-        if (!(number >= f->low && number <= f->high))
-            return fail_value(err, f, value);
+        double number = row->type == OCT_ARG_INT ? (double)value.i : value.d;
+        if (!(number >= row->low && number <= row->high)) {
+            fail_value(&wrong, row, value);
+            note(f, &wrong);
+        }
     }
-    return OCT_OK;
 }
 
 /* Grouped-query attention: derives n_kv_heads and head_dim. */
-static oct_status resolve_heads(oct_model_args *args, oct_error *err) {
-    if (args->head_dim == 0 && args->dim % args->n_heads)
-        return oct_fail(err, OCT_INVALID,
-                        "n_heads: doesn't divide dim; expected a divisor of %lld; got %lld",
-                        (long long)args->dim, (long long)args->n_heads);
+static void resolve_heads(oct_model_args *args, findings *f) {
+    bool divides = args->head_dim > 0 || args->dim % args->n_heads == 0;
+    if (!divides)
+        NOTE(f, "n_heads: doesn't divide dim; expected a divisor of %lld; got %lld",
+             (long long)args->dim, (long long)args->n_heads);
     int64_t n_kv_heads = args->n_kv_heads ? args->n_kv_heads : args->n_heads;
     if (args->n_heads % n_kv_heads)
-        return oct_fail(err, OCT_INVALID,
-                        "n_kv_heads: doesn't divide n_heads; expected a divisor of %lld; got %lld",
-                        (long long)args->n_heads, (long long)n_kv_heads);
+        NOTE(f, "n_kv_heads: doesn't divide n_heads; expected a divisor of %lld; got %lld",
+             (long long)args->n_heads, (long long)n_kv_heads);
     int64_t head_dim = args->head_dim ? args->head_dim : args->dim / args->n_heads;
-    if (head_dim % 2)
-        return oct_fail(err, OCT_INVALID,
-                        "head_dim: rotary positions turn pairs; expected an even number; got %lld",
-                        (long long)head_dim);
+    if (divides && head_dim % 2)
+        NOTE(f, "head_dim: rotary positions turn pairs; expected an even number; got %lld",
+             (long long)head_dim);
     args->n_kv_heads = n_kv_heads;
     args->head_dim = head_dim;
-    return OCT_OK;
 }
 
 /* Latent attention: every head has a key and a value of its own. */
-static oct_status resolve_latent(oct_model_args *args, oct_error *err) {
+static void resolve_latent(oct_model_args *args, findings *f) {
     const struct {
         const char *key;
         int64_t value;
@@ -478,107 +501,113 @@ static oct_status resolve_latent(oct_model_args *args, oct_error *err) {
                   {"qk_nope_head_dim", args->qk_nope_head_dim},
                   {"qk_rope_head_dim", args->qk_rope_head_dim},
                   {"v_head_dim", args->v_head_dim}};
+    int64_t width = args->n_heads * (args->qk_nope_head_dim + args->v_head_dim);
     for (size_t i = 0; i < COUNT(needed); i++)
         if (needed[i].value < 1)
-            return oct_fail(err, OCT_INVALID, "%s: impossible value; expected at least 1; got %lld",
-                            needed[i].key, (long long)needed[i].value);
+            NOTE(f, "%s: impossible value; expected at least 1; got %lld", needed[i].key,
+                 (long long)needed[i].value);
     if (args->qk_rope_head_dim % 2)
-        return oct_fail(
-            err, OCT_INVALID,
-            "qk_rope_head_dim: rotary positions turn pairs; expected an even number; got %lld",
-            (long long)args->qk_rope_head_dim);
-    if (args->n_heads * (args->qk_nope_head_dim + args->v_head_dim) > MAX_WIDE)
-        return oct_fail(err, OCT_INVALID,
-                        "v_head_dim: too wide; expected n_heads * (qk_nope_head_dim + v_head_dim) "
-                        "of at most %d; got %lld",
-                        MAX_WIDE,
-                        (long long)(args->n_heads * (args->qk_nope_head_dim + args->v_head_dim)));
+        NOTE(f, "qk_rope_head_dim: rotary positions turn pairs; expected an even number; got %lld",
+             (long long)args->qk_rope_head_dim);
+    if (width > MAX_WIDE)
+        NOTE(f,
+             "v_head_dim: too wide; expected n_heads * (qk_nope_head_dim + v_head_dim) of at most "
+             "%d; got %lld",
+             MAX_WIDE, (long long)width);
     args->n_kv_heads = args->n_heads;
     args->head_dim = args->qk_nope_head_dim + args->qk_rope_head_dim;
-    return OCT_OK;
 }
 
-static oct_status check_groups(const oct_model_args *args, oct_error *err) {
+static void check_groups(const oct_model_args *args, findings *f) {
     long long E = args->num_experts, groups = args->num_expert_groups;
     long long limited = args->num_limited_groups;
     if (groups == 0)
-        return OCT_OK;
+        return;
+    bool fits = E % groups == 0 && limited >= 1 && limited <= groups;
     if (E % groups)
-        return oct_fail(err, OCT_INVALID,
-                        "num_expert_groups: doesn't divide num_experts; expected a divisor of "
-                        "%lld; got %lld",
-                        E, groups);
+        NOTE(f,
+             "num_expert_groups: doesn't divide num_experts; expected a divisor of %lld; got %lld",
+             E, groups);
     if (limited < 1 || limited > groups)
-        return oct_fail(err, OCT_INVALID,
-                        "num_limited_groups: impossible value; expected 1 to num_expert_groups "
-                        "(%lld); got %lld",
-                        groups, limited);
-    if (args->top_k > E / groups * limited)
-        return oct_fail(err, OCT_INVALID,
-                        "top_k: more active experts than the groups of a token have; expected at "
-                        "most %lld (%lld groups of %lld); got %lld",
-                        E / groups * limited, limited, E / groups, (long long)args->top_k);
-    return OCT_OK;
+        NOTE(f,
+             "num_limited_groups: impossible value; expected 1 to num_expert_groups (%lld); got "
+             "%lld",
+             groups, limited);
+    if (fits && args->top_k <= E && args->top_k > E / groups * limited)
+        NOTE(f,
+             "top_k: more active experts than the groups of a token have; expected at most %lld "
+             "(%lld groups of %lld); got %lld",
+             E / groups * limited, limited, E / groups, (long long)args->top_k);
 }
 
-static oct_status check_experts(const oct_model_args *args, oct_error *err) {
+static void check_experts(const oct_model_args *args, findings *f) {
     long long E = args->num_experts, top_k = args->top_k;
     if (E == 0 && (top_k > 0 || args->num_shared_experts > 0))
-        return oct_fail(
-            err, OCT_INVALID,
-            "num_experts: no experts to choose from, but top_k is %lld and "
-            "num_shared_experts %lld; expected at least %lld, or 0 for all three; got 0",
-            top_k, (long long)args->num_shared_experts, top_k > 0 ? top_k : 1);
+        NOTE(f,
+             "num_experts: no experts to choose from, but top_k is %lld and num_shared_experts "
+             "%lld; expected at least %lld, or 0 for all three; got 0",
+             top_k, (long long)args->num_shared_experts, top_k > 0 ? top_k : 1);
     if (E == 0)
-        return OCT_OK;
-    if (args->family == OCT_MODEL_LLAMA3)
-        return oct_fail(err, OCT_INVALID,
-                        "num_experts: llama3 has no experts; expected 0, or model.name qwen3 or "
-                        "deepseek_v3; got %lld",
-                        E);
+        return;
+    if (args->family == OCT_MODEL_LLAMA3) {
+        NOTE(f,
+             "num_experts: llama3 has no experts; expected 0, or model.name qwen3 or deepseek_v3; "
+             "got %lld",
+             E);
+        return;
+    }
     if (top_k < 1 || top_k > E)
-        return oct_fail(err, OCT_INVALID,
-                        "top_k: impossible number of active experts; expected 1 to num_experts "
-                        "(%lld); got %lld",
-                        E, top_k);
+        NOTE(f,
+             "top_k: impossible number of active experts; expected 1 to num_experts (%lld); got "
+             "%lld",
+             E, top_k);
     if (args->moe_inter_dim < 1 || args->moe_inter_dim * args->num_shared_experts > MAX_WIDE)
-        return oct_fail(err, OCT_INVALID,
-                        "moe_inter_dim: impossible value; expected at least 1 and, times "
-                        "num_shared_experts, at most %d; got %lld",
-                        MAX_WIDE, (long long)args->moe_inter_dim);
+        NOTE(f,
+             "moe_inter_dim: impossible value; expected at least 1 and, times num_shared_experts, "
+             "at most %d; got %lld",
+             MAX_WIDE, (long long)args->moe_inter_dim);
     if (args->route_scale <= 0)
-        return oct_fail(err, OCT_INVALID,
-                        "route_scale: impossible value; expected more than 0; got %g",
-                        args->route_scale);
-    return check_groups(args, err);
+        NOTE(f, "route_scale: impossible value; expected more than 0; got %g", args->route_scale);
+    check_groups(args, f);
+}
+
+static void check_widths(const oct_model_args *args, findings *f) {
+    if (args->n_heads * args->head_dim > MAX_WIDE)
+        NOTE(f, "head_dim: too wide; expected n_heads * head_dim of at most %d; got %lld", MAX_WIDE,
+             (long long)(args->n_heads * args->head_dim));
+    if (args->hidden_dim > MAX_WIDE)
+        NOTE(f, "hidden_dim: too wide; expected at most %d; got %lld", MAX_WIDE,
+             (long long)args->hidden_dim);
+    if (args->rope_scaling == OCT_ROPE_LLAMA3 &&
+        !(args->rope_high_freq_factor > args->rope_low_freq_factor))
+        NOTE(f,
+             "rope_high_freq_factor: impossible value; expected more than rope_low_freq_factor "
+             "(%g); got %g",
+             args->rope_low_freq_factor, args->rope_high_freq_factor);
+}
+
+oct_status oct_model_args_resolve_all(oct_model_args *args, oct_args_tell tell, void *user,
+                                      oct_error *err) {
+    findings f = {err, tell, user, 0};
+    oct_model_args resolved = *args;
+    check_bounds(args, &f);
+    if (f.n > 0) /* the relations divide by them */
+        return OCT_INVALID;
+    resolved.hidden_dim = args->hidden_dim ? args->hidden_dim : derived_hidden_dim(args);
+    if (args->family == OCT_MODEL_DEEPSEEK_V3)
+        resolve_latent(&resolved, &f);
+    else
+        resolve_heads(&resolved, &f);
+    check_experts(&resolved, &f);
+    check_widths(&resolved, &f);
+    if (f.n > 0)
+        return OCT_INVALID;
+    *args = resolved;
+    return OCT_OK;
 }
 
 oct_status oct_model_args_resolve(oct_model_args *args, oct_error *err) {
-    bool latent = args->family == OCT_MODEL_DEEPSEEK_V3;
-    oct_model_args resolved = *args;
-    oct_status status = check_bounds(args, err);
-    if (!status)
-        status = latent ? resolve_latent(&resolved, err) : resolve_heads(&resolved, err);
-    if (!status)
-        status = check_experts(&resolved, err);
-    if (status)
-        return status;
-    if (resolved.n_heads * resolved.head_dim > MAX_WIDE)
-        return oct_fail(err, OCT_INVALID,
-                        "head_dim: too wide; expected n_heads * head_dim of at most %d; got %lld",
-                        MAX_WIDE, (long long)(resolved.n_heads * resolved.head_dim));
-    resolved.hidden_dim = args->hidden_dim ? args->hidden_dim : derived_hidden_dim(args);
-    if (resolved.hidden_dim > MAX_WIDE)
-        return oct_fail(err, OCT_INVALID, "hidden_dim: too wide; expected at most %d; got %lld",
-                        MAX_WIDE, (long long)resolved.hidden_dim);
-    if (args->rope_scaling == OCT_ROPE_LLAMA3 &&
-        !(args->rope_high_freq_factor > args->rope_low_freq_factor))
-        return oct_fail(err, OCT_INVALID,
-                        "rope_high_freq_factor: impossible value; expected more than "
-                        "rope_low_freq_factor (%g); got %g",
-                        args->rope_low_freq_factor, args->rope_high_freq_factor);
-    *args = resolved;
-    return OCT_OK;
+    return oct_model_args_resolve_all(args, NULL, NULL, err);
 }
 
 bool oct_model_args_has_experts(const oct_model_args *args, int64_t layer) {

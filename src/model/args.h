@@ -114,6 +114,10 @@ bool oct_model_args_is(const char *key, const char *name);
  * that don't divide, an odd head_dim, more active experts than experts, ... Calling it again
  * changes nothing. */
 oct_status oct_model_args_resolve(oct_model_args *args, oct_error *err);
+/* The same; every failure is told, so that a user mends them together. */
+typedef void (*oct_args_tell)(void *user, const oct_error *wrong);
+oct_status oct_model_args_resolve_all(oct_model_args *args, oct_args_tell tell, void *user,
+                                      oct_error *err);
 
 /* Of resolved arguments: whether layer `layer` has experts; whether yarn has an effect. */
 bool oct_model_args_has_experts(const oct_model_args *args, int64_t layer);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "config/together.h"
 #include "model/args_list.h"
 #include "train/setup.h"
 
@@ -108,8 +109,8 @@ static difference difference_in(const char *name, const oct_model_args *now,
     return REFUSED;
 }
 
-/* Where the job has the argument from: an entry of model.args, else what all are from. */
-static const char *place_of(const oct_job *job, const char *name) {
+/* The entry of model.args that gives the argument, at its place; NULL: there is none. */
+static const char *entry_of(const oct_job *job, const char *name) {
     const oct_value *item = job->model.args ? job->model.args->items.first : NULL;
     for (; item; item = item->next) {
         char key[128];
@@ -117,18 +118,24 @@ static const char *place_of(const oct_job *job, const char *name) {
         if (oct_model_args_is(item->key, name))
             return oct_job_at(job, key);
     }
+    return NULL;
+}
+
+/* Where the job has all arguments from that have no entry. */
+static const char *base_place(const oct_job *job, const char *name) {
     if (strcmp(name, "family") == 0)
         return oct_job_at(job, "model.name");
     return oct_job_at(job, *job->model.flavor ? "model.flavor" : "model.hf_assets_path");
 }
 
-static oct_status tell(const oct_job *job, const char *checkpoint, oct_record_use use,
-                       difference kind, const char *name, const oct_strbuf *was,
-                       const oct_strbuf *is, oct_error *err) {
+static oct_status judge(const oct_job *job, const char *checkpoint, oct_record_use use,
+                        difference kind, const char *name, const oct_strbuf *was,
+                        const oct_strbuf *is, oct_error *err) {
+    const char *entry = entry_of(job, name);
     if (use == OCT_RECORD_RESUME && kind == REFUSED)
-        return oct_fail(err, OCT_INVALID,
-                        "%s: another %s than the model of %s has; expected %s; got %s",
-                        place_of(job, name), name, checkpoint, was->text, is->text);
+        return oct_fail(
+            err, OCT_INVALID, "%s: another %s than the model of %s has; expected %s; got %s",
+            entry ? entry : base_place(job, name), name, checkpoint, was->text, is->text);
     if (kind != FREE)
         oct_log_warning("%s another " ARGS "%s: was %s, is %s",
                         use == OCT_RECORD_RESUME ? "resumed with"
@@ -137,22 +144,42 @@ static oct_status tell(const oct_job *job, const char *checkpoint, oct_record_us
     return OCT_OK;
 }
 
-oct_status oct_model_record_check(const oct_job *job, const oct_model_args *now,
-                                  const oct_model_args *before, const char *checkpoint,
-                                  oct_record_use use, oct_error *err) {
+/* Compares the arguments that have entries of their own, or those that haven't. */
+static oct_status compare(const oct_job *job, const oct_model_args *now,
+                          const oct_model_args *before, const char *checkpoint, oct_record_use use,
+                          bool entries, oct_together *together, oct_error *err) {
     const char *name;
     oct_status status = OCT_OK;
     for (size_t i = 0; (name = oct_model_args_name(i)) && !status; i++) {
         oct_strbuf was = {0}, is = {0};
+        oct_error cause = {0};
+        if ((entry_of(job, name) != NULL) != entries)
+            continue;
         oct_model_args_put(before, i, &was);
         oct_model_args_put(now, i, &is);
         if (was.failed || is.failed)
-            status = oct_fail_memory(err);
+            status = oct_fail_memory(&cause);
         else if (strcmp(was.text, is.text) != 0)
-            status =
-                tell(job, checkpoint, use, difference_in(name, now, before), name, &was, &is, err);
+            status = judge(job, checkpoint, use, difference_in(name, now, before), name, &was, &is,
+                           &cause);
         oct_strbuf_free(&was);
         oct_strbuf_free(&is);
+        status = oct_together_add(together, status, &cause);
+        if (status)
+            oct_fail(err, status, "%s", cause.message);
+        if (!entries && oct_together_failed(together)) /* the others are that model's too */
+            break;
     }
     return status;
+}
+
+oct_status oct_model_record_check(const oct_job *job, const oct_model_args *now,
+                                  const oct_model_args *before, const char *checkpoint,
+                                  oct_record_use use, oct_error *err) {
+    oct_together together = {.job = job};
+    oct_status status = compare(job, now, before, checkpoint, use, true, &together, err);
+    /* What differs beside entries that do may be derived from them, as head_dim from n_heads. */
+    if (!status && !oct_together_failed(&together))
+        status = compare(job, now, before, checkpoint, use, false, &together, err);
+    return status ? status : oct_together_conclude(&together, err);
 }

@@ -28,7 +28,8 @@ typedef enum oct_record_use {
     OCT_RECORD_WEIGHTS /* weights alone are taken: a warning */
 } oct_record_use;
 /* Compares the model of `job`, `now`, with that of the checkpoint, `before`. OCT_INVALID names the
- * argument at its place in the job, and both values. */
+ * argument at its place in the job, and both values; the job's further entries that differ are told
+ * with it (oct_job_more_refusals). */
 oct_status oct_model_record_check(const oct_job *job, const oct_model_args *now,
                                   const oct_model_args *before, const char *checkpoint,
                                   oct_record_use use, oct_error *err);

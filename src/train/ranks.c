@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/log.h"
+#include "config/together.h"
 #include "train/setup.h"
 
 static oct_status check_expert_degree(const oct_job *job, int n_shards, oct_error *err) {
@@ -59,6 +60,45 @@ oct_status oct_ranks_degrees(const oct_job *job, int n_ranks, oct_sharding *shar
     *sharding = (oct_sharding){.n_ranks = n_ranks / (int)replicate,
                                .expert_degree = (int)job->parallelism.expert_parallel_degree};
     return OCT_OK;
+}
+
+static oct_status check_tokens(const oct_job *job, oct_error *err) {
+    int64_t n;
+    if (oct_mul_i64(job->training.local_batch_size, job->training.seq_len, &n) && n <= INT32_MAX)
+        return OCT_OK;
+    static const char *const keys[] = {"training.seq_len", "training.local_batch_size"};
+    return oct_fail(err, OCT_INVALID, "%s: a batch of as many tokens is too large",
+                    oct_job_at(job, oct_job_blame(job, keys, sizeof keys / sizeof *keys)));
+}
+
+oct_status oct_ranks_check_fit(const oct_job *job, int n_ranks, oct_error *err) {
+    oct_together together = {.job = job};
+    oct_error cause = {0};
+    oct_model_args args;
+    oct_sharding sharding;
+    oct_fsdp_config config;
+    int n_replicas;
+    int64_t n;
+    bool turned;
+    oct_status status = oct_setup_model_args(job, &args, &cause);
+    bool has_model = status == OCT_OK;
+    status = oct_together_add(&together, status, &cause);
+    if (!status)
+        status = oct_together_add(
+            &together, oct_ranks_degrees(job, n_ranks, &sharding, &n_replicas, &cause), &cause);
+    if (!status && has_model)
+        status = oct_together_add(&together, oct_ranks_check_experts(job, &args, &cause), &cause);
+    if (!status)
+        status =
+            oct_together_add(&together, oct_ranks_micro_batches(job, n_ranks, &n, &cause), &cause);
+    if (!status)
+        status = oct_together_add(&together, check_tokens(job, &cause), &cause);
+    if (!status)
+        status = oct_together_add(&together, oct_ranks_fsdp_config(job, &config, &turned, &cause),
+                                  &cause);
+    if (status)
+        return oct_fail(err, status, "%s", cause.message);
+    return oct_together_conclude(&together, err);
 }
 
 static oct_gather_mode mode_of(const char *text) {
@@ -153,10 +193,10 @@ oct_status oct_ranks_plan_wire(const oct_job *job, oct_model *model, const oct_p
         status = oct_ranks_fsdp_config(job, &config, &wire->turned, err);
     if (status)
         return status;
-    if (!oct_mul_i64(job->training.local_batch_size, job->training.seq_len, &n_tokens) ||
-        n_tokens > INT32_MAX)
-        return oct_fail(err, OCT_INVALID, "%s: a batch of as many tokens is too large",
-                        oct_job_at(job, "training.seq_len"));
+    status = check_tokens(job, err);
+    if (status)
+        return status;
+    n_tokens = job->training.local_batch_size * job->training.seq_len;
     if (is_countless(model, wire, n_replicas, n_tokens))
         return oct_fail(err, OCT_INVALID,
                         "%s: %lld micro-batches on %d processes move more bytes than 64 bits count",
@@ -198,7 +238,9 @@ oct_status oct_ranks_open(oct_comm *world, const oct_job *job, oct_ranks *ranks,
     oct_status status = oct_ranks_check_job(ranks->world, job, err);
     if (status)
         return status;
-    status = oct_ranks_degrees(job, ranks->n_ranks, &sharding, &n_replicas, err);
+    status = oct_ranks_check_fit(job, ranks->n_ranks, err);
+    if (!status)
+        status = oct_ranks_degrees(job, ranks->n_ranks, &sharding, &n_replicas, err);
     status = oct_ranks_agree(ranks, status, err);
     if (status || ranks->n_ranks == 1)
         return status;

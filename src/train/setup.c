@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "base/fs.h"
 #include "config/model_args.h"
+#include "config/together.h"
 #include "convert/pattern.h"
 #include "base/log.h"
 #include "io/checkpoint.h"
@@ -60,7 +61,7 @@ static int guilt(const oct_value *item, const char *message) {
 
 /* Dimensions that don't fit each other: an entry of [model.args] that the message speaks of is to
  * blame, one of the command line before one of the file, and then the one it begins with. */
-static oct_status fail_resolve(const oct_job *job, const oct_error *cause, oct_error *err) {
+static oct_status place_resolve(const oct_job *job, const oct_error *cause, oct_error *err) {
     const oct_value *item = job->model.args ? job->model.args->items.first : NULL, *blamed = NULL;
     int most = 0;
     for (; item; item = item->next) {
@@ -72,6 +73,20 @@ static oct_status fail_resolve(const oct_job *job, const oct_error *cause, oct_e
     if (blamed)
         return fail_arg(job, blamed->key, cause, err);
     return oct_setup_fail_at(job, job->model.args ? "model.args" : "model.flavor", cause, err);
+}
+
+static void tell_resolve(void *user, const oct_error *cause) {
+    oct_together *together = user;
+    oct_error placed = {0};
+    oct_status status = place_resolve(together->job, cause, &placed);
+    oct_together_add(together, status, &placed);
+}
+
+/* All that doesn't fit, told together. */
+static oct_status resolve(const oct_job *job, oct_model_args *args, oct_error *err) {
+    oct_together together = {.job = job};
+    oct_status status = oct_model_args_resolve_all(args, tell_resolve, &together, NULL);
+    return status ? oct_together_conclude(&together, err) : OCT_OK;
 }
 
 /* The dimensions before [model.args]. */
@@ -93,7 +108,6 @@ static oct_status base_args(const oct_job *job, oct_model_args *args, oct_error 
 }
 
 oct_status oct_setup_own_args(const oct_job *job, oct_model_args *args, oct_error *err) {
-    oct_error cause = {0};
     oct_status status = OCT_OK;
     const oct_value *item = job->model.args ? job->model.args->items.first : NULL;
     for (; item && status == OCT_OK; item = item->next)
@@ -101,9 +115,7 @@ oct_status oct_setup_own_args(const oct_job *job, oct_model_args *args, oct_erro
     if (status != OCT_OK)
         return status;
     args->moe_force_load_balance |= job->debug.moe_force_load_balance;
-    if (oct_model_args_resolve(args, &cause) != OCT_OK)
-        return fail_resolve(job, &cause, err);
-    return OCT_OK;
+    return resolve(job, args, err);
 }
 
 oct_status oct_setup_model_args(const oct_job *job, oct_model_args *args, oct_error *err) {

@@ -37,6 +37,32 @@ class Errors(Training):
         for command in (["train"], ["plan"], ["compare", "--recipes", "bf16,mxfp8"]):
             self.refused_for(command[:1] + ["wrong.toml", "--optimizer.lrr=1"] + command[1:], *lines)
 
+    def test_given_dimensions_degrees_and_batches_that_do_not_fit_all_are_told_at_once(self):
+        wrong = ["--model.args.n_heads=3", "--model.args.hidden_dim=16777216", "--model.args.multiple_of=1",
+                 "--model.args.rope_scaling=true", "--model.args.rope_high_freq_factor=0.5",
+                 "--parallelism.data_parallel_shard_degree=5", "--training.local_batch_size=4",
+                 "--training.global_batch_size=6"]
+        for command in (["train", "job.toml"], ["plan", "job.toml", "--ranks=1"]):
+            self.refused_for(command + wrong,
+                             "command line: --model.args.n_heads: doesn't divide dim",
+                             "command line: --model.args.rope_high_freq_factor: impossible value",
+                             "command line: --parallelism.data_parallel_shard_degree: the job is for 5 processes",
+                             "command line: --training.global_batch_size: expected a global batch that is a multiple")
+
+    def test_given_several_wrong_items_of_lists_each_is_told(self):
+        lists = ["--model.converters=npu_foo,quantize.linear.mx,npu_dsa,float8,quantize.linear.mx",
+                 "--checkpoint.enable", "--checkpoint.last_save_model_only",
+                 "--checkpoint.export_dtype=float16", "--checkpoint.keep_latest_k=1"]
+        at = "command line: --model.converters: "
+        result = self.run_octet(["train", "job.toml"] + lists)
+        self.assertEqual(result.returncode, 2)
+        for line in (at + "an unknown converter", at + "sparse attention isn't supported",
+                     at + "float8 converters aren't supported", at + "a converter is there twice",
+                     "command line: --checkpoint.export_dtype: an export in float16 isn't supported",
+                     "command line: --checkpoint.keep_latest_k: "):
+            self.assertIn("octet: " + line, result.stderr)
+        self.assertEqual(len(result.stderr.splitlines()), 6, result.stderr)
+
     def test_given_a_misspelt_dimension_it_is_named(self):
         self.refused(["plan", "job.toml", "--model.args.n_layer=2"], "model.args.n_layer", "n_layers")
 

@@ -48,6 +48,10 @@ class Resume(Training):
             self.refused(RUN + ["--training.steps=5"] + ["--model.args." + arg for arg in args],
                          "command line: --model.args.%s: another %s than the model of " % (name, name),
                          "step-4 has; expected ", expected, "; got ", got)
+        self.refused_for(RUN + ["--training.steps=5", "--model.args.rope_theta=20000", "--model.args.norm_eps=0.1",
+                                "--model.args.qk_norm=true", "--model.args.n_heads=2"],
+                         *("command line: --model.args.%s: another %s than the model of " % (name, name)
+                           for name in ("n_heads", "norm_eps", "qk_norm", "rope_theta")))
         self.assertEqual(self.losses(), before)
         self.refused(RUN + ["--training.steps=5", "--model.name=qwen3", "--model.flavor=debugmodel"],
                      "--model.name: another family than the model of ", "expected \"llama3\"; got \"qwen3\"")

@@ -9,6 +9,7 @@
 #include <xxhash.h>
 
 #include "base/alloc.h"
+#include "io/json.h"
 #include "io/tokenizer_impl.h"
 
 #define OUT_IDS 8192 /* handed to the sink at a time, about */
@@ -85,16 +86,27 @@ static oct_status compute_hash(oct_tokenizer *t) {
     return OCT_OK;
 }
 
+static oct_status fail_same(const oct_tokenizer *t, const char *path, int32_t one, int32_t other,
+                            oct_error *err) {
+    return oct_fail(
+        err, OCT_INVALID,
+        "%s: added_tokens: \"%s\" and \"%s\" (ids %d and %d) are the same after normalising; "
+        "expected tokens that differ there",
+        path, oct_show(t->added[one].content).text, oct_show(t->added[other].content).text,
+        (int)t->added[one].id, (int)t->added[other].id);
+}
+
 /* Added tokens into their trees: those that are looked for in normalised text by what they are
  * there. */
-static oct_status plant_added(oct_tokenizer *t) {
+static oct_status plant_added(oct_tokenizer *t, const char *path, oct_error *err) {
     oct_pretokenizer_scratch scratch = {0};
     oct_strbuf normal = {0};
     oct_status status = OCT_OK;
     t->special_of = oct_calloc_array((size_t)t->bpe.n_ids, sizeof *t->special_of);
     if (t->bpe.n_ids && !t->special_of)
-        return OCT_NO_MEMORY;
+        return oct_fail_memory(err);
     for (size_t i = 0; i < t->n_added && !status; i++) {
+        int32_t taken = -1;
         const oct_added_token *a = &t->added[i];
         const char *bytes = a->content;
         size_t n_bytes = a->n_bytes;
@@ -106,7 +118,12 @@ static oct_status plant_added(oct_tokenizer *t) {
             n_bytes = normal.length;
         }
         if (!status)
-            status = oct_added_tree_add(&t->added_trees[a->normalized], bytes, n_bytes, (int32_t)i);
+            status = oct_added_tree_add(&t->added_trees[a->normalized], bytes, n_bytes, (int32_t)i,
+                                        &taken);
+        if (status == OCT_INVALID)
+            status = fail_same(t, path, taken, (int32_t)i, err);
+        else if (status)
+            status = oct_fail_memory(err);
         t->special_of[a->id] = a->special;
     }
     oct_strbuf_free(&normal);
@@ -114,9 +131,10 @@ static oct_status plant_added(oct_tokenizer *t) {
     return status;
 }
 
-oct_status oct_tokenizer_finish(oct_tokenizer *t, oct_error *err) {
-    if (plant_added(t))
-        return oct_fail_memory(err);
+oct_status oct_tokenizer_finish(oct_tokenizer *t, const char *path, oct_error *err) {
+    oct_status status = plant_added(t, path, err);
+    if (status)
+        return status;
     t->pool = oct_calloc_array(1, sizeof *t->pool);
     if (!t->pool)
         return oct_fail_memory(err);
@@ -240,18 +258,31 @@ static oct_status encode_word(void *user, const char *word, size_t n_bytes, oct_
 
 typedef oct_status (*text_encoder)(encoding *e, const char *text, size_t n_bytes, oct_error *err);
 
-/* Cuts text at the added tokens of one tree and hands the rest to `encode_rest`. */
+/* The id of a match; none where the token before took all of it. */
+static oct_status append_match(encoding *e, const oct_added_match *m, oct_error *err) {
+    const oct_added_token *token = &e->tokenizer->added[m->index];
+    if (m->start > m->end)
+        return oct_fail(err, OCT_INVALID,
+                        "the added token \"%s\" (id %d) stands inside the white space that the "
+                        "added token before it takes along, where it has no place",
+                        oct_show(token->content).text, (int)token->id);
+    return m->start < m->end ? oct_token_list_append(&e->encoder->out, &token->id, 1) : OCT_OK;
+}
+
+/* Cuts text at the added tokens of one tree and hands the rest to `encode_rest`. As in the
+ * reference library the tokens are those of the text, whatever white space they take: two
+ * neighbours may take the same, and what a token gives back is text again. */
 static oct_status encode_around(encoding *e, const oct_added_tree *tree, const char *text,
                                 size_t n_bytes, text_encoder encode_rest, oct_error *err) {
     const oct_added_token *added = e->tokenizer->added;
     oct_status status = OCT_OK;
     size_t done = 0;
-    for (size_t next = 0; done < n_bytes && !status;) {
+    for (size_t next = 0; (done < n_bytes || next < n_bytes) && !status;) {
         oct_added_match m = oct_added_tree_find(tree, added, text, next, done, n_bytes);
         if (m.start > done)
             status = encode_rest(e, text + done, m.start - done, err);
         if (!status && m.index >= 0)
-            status = oct_token_list_append(&e->encoder->out, &added[m.index].id, 1);
+            status = append_match(e, &m, err);
         done = m.end;
         next = m.next;
         if (m.index < 0)

@@ -7,6 +7,8 @@
  * becomes the token of that byte, so that decode(encode(x)) == x for every x that normalising
  * leaves alone. Added tokens are looked for leftmost first, longest first: those with
  * "normalized": false in the text as it is, then the others in what normalising makes of the rest.
+ * Their ids are those that the reference library gives them, whatever the file says: the
+ * vocabulary's, or counted on from its number of entries; a list that collides is refused.
  *
  * Invariant: a loaded tokenizer never changes. All functions on it are thread-safe, encode too. */
 #ifndef OCT_IO_TOKENIZER_H

@@ -60,7 +60,7 @@ static oct_status add_node(oct_added_tree *tree) {
 }
 
 oct_status oct_added_tree_add(oct_added_tree *tree, const char *bytes, size_t n_bytes,
-                              int32_t value) {
+                              int32_t value, int32_t *taken) {
     oct_status status = tree->n_nodes ? OCT_OK : add_node(tree);
     int32_t node = 0;
     for (size_t i = 0; i < n_bytes && !status; i++) {
@@ -80,6 +80,9 @@ oct_status oct_added_tree_add(oct_added_tree *tree, const char *bytes, size_t n_
     }
     if (status || n_bytes == 0)
         return status;
+    *taken = tree->values[node];
+    if (*taken >= 0)
+        return OCT_INVALID;
     tree->values[node] = value;
     tree->starts[(uint8_t)bytes[0]] = true;
     return OCT_OK;
@@ -132,6 +135,8 @@ static int32_t longest_at(const oct_added_tree *tree, const char *text, size_t a
     return found;
 }
 
+/* A run that the token before took already isn't taken again: then a token that is nothing but
+ * white space may begin at its own end, or behind it. */
 static void take_white_space(const oct_added_token *token, const char *text, size_t done, size_t n,
                              oct_added_match *match) {
     while (token->strip_left && match->start > done) {
@@ -140,6 +145,8 @@ static void take_white_space(const oct_added_token *token, const char *text, siz
             break;
         match->start = before;
     }
+    if (token->strip_left && match->start < done)
+        match->start = done;
     while (token->strip_right && match->end < n && oct_char_is_space(char_at(text, match->end, n)))
         match->end += oct_utf8_length(text + match->end, n - match->end);
 }

@@ -29,11 +29,14 @@ typedef struct oct_added_tree {
     bool starts[256]; /* a token starts with this byte */
 } oct_added_tree;
 
+/* OCT_INVALID: there is one with these bytes; *taken is its value. */
 oct_status oct_added_tree_add(oct_added_tree *tree, const char *bytes, size_t n_bytes,
-                              int32_t value);
+                              int32_t value, int32_t *taken);
 void oct_added_tree_free(oct_added_tree *tree);
 
-/* An added token in a text; index -1: none, then start and end are the text's end. */
+/* An added token in a text; index -1: none, then start and end are the text's end. White space that
+ * two tokens take may put `start` before the end of the one before, or (the token is white space
+ * itself) at or behind its own `end`. */
 typedef struct oct_added_match {
     size_t start, end; /* with the white space it takes along */
     size_t next;       /* where to look for the one after it */
@@ -73,8 +76,9 @@ struct oct_tokenizer {
     oct_encoder_pool *pool; /* apart, as it changes while the tokenizer doesn't */
 };
 
-/* Sorts the added tokens, computes the hash and prepares the pool of encoders: after this the
- * tokenizer can be used. */
-oct_status oct_tokenizer_finish(oct_tokenizer *tokenizer, oct_error *err);
+/* Plants the added tokens, computes the hash and prepares the pool of encoders: after this the
+ * tokenizer can be used. OCT_INVALID: two added tokens are looked for by the same text; `path`
+ * names the file. */
+oct_status oct_tokenizer_finish(oct_tokenizer *tokenizer, const char *path, oct_error *err);
 
 #endif

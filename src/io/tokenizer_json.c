@@ -228,24 +228,18 @@ static oct_status read_model(oct_tokenizer_reader *r, const json_t *root) {
 
 /* ---- added tokens ---- */
 
-/* Adds one; `place` is its key, for messages. */
-static oct_status add_token(oct_tokenizer_reader *r, const char *place, json_int_t id,
-                            const json_t *item) {
-    oct_tokenizer *t = r->tokenizer;
-    const json_t *content = json_object_get(item, "content");
-    if (!json_string_length(content) || id < 0 || id >= OCT_BPE_MAX_IDS)
-        return oct_fail(
-            r->err, OCT_INVALID,
-            "%s: %s: wrong form; expected an object with an id below %lld and a content", r->path,
-            place, (long long)OCT_BPE_MAX_IDS);
-    const char *text = json_string_value(content);
-    oct_added_token *grown =
-        oct_grow_array(t->added, t->n_added, &t->added_capacity, sizeof *grown);
-    if (!grown)
-        return oct_fail_memory(r->err);
-    t->added = grown;
-    oct_added_token *a = &t->added[t->n_added];
-    *a = (oct_added_token){.id = (int32_t)id};
+/* Ids are given as the reference library gives them, which pays no heed to those of the file: a
+ * token that the vocabulary has keeps its id, one that was added before as well; others are counted
+ * on from the number of entries of the vocabulary, or from the largest added id where that is
+ * larger. */
+
+/* The id of a text that is an entry of the vocabulary as it stands in the file; -1: it's none. */
+static int32_t id_in_vocab(const oct_tokenizer_reader *r, const char *text) {
+    const json_t *id = json_object_get(r->vocab, text);
+    return json_is_integer(id) ? (int32_t)json_integer_value(id) : -1;
+}
+
+static oct_status read_flags(oct_tokenizer_reader *r, const json_t *item, oct_added_token *a) {
     oct_status status = oct_reader_bool(r, item, "special", false, &a->special);
     if (!status)
         status = oct_reader_bool(r, item, "lstrip", false, &a->strip_left);
@@ -253,27 +247,86 @@ static oct_status add_token(oct_tokenizer_reader *r, const char *place, json_int
         status = oct_reader_bool(r, item, "rstrip", false, &a->strip_right);
     if (!status)
         status = oct_reader_bool(r, item, "single_word", false, &a->between_spaces);
-    if (!status)
-        status = oct_reader_bool(r, item, "normalized", true, &a->normalized);
-    if (status)
-        return status;
-    a->content = oct_strdup(text);
-    if (!a->content)
-        return oct_fail_memory(r->err);
-    a->n_bytes = restore_nul(r, a->content, strlen(text));
-    t->n_added++;
-    /* It may be in the vocabulary already, under the same id. */
-    size_t n_known;
-    const char *same = oct_tokenizer_token(t, a->id, &n_known);
-    int32_t known = find_spelt(&t->bpe, text, strlen(text));
-    if (known == a->id || (same && n_known == a->n_bytes && memcmp(same, a->content, n_known) == 0))
+    return status ? status : oct_reader_bool(r, item, "normalized", !a->special, &a->normalized);
+}
+
+/* Gives the last of the added tokens, which is new, its id; `place` is its key, for messages. */
+static oct_status number_token(oct_tokenizer_reader *r, const char *place, oct_added_token *a,
+                               const char *text) {
+    oct_bpe *bpe = &r->tokenizer->bpe;
+    size_t n_taken;
+    a->id = id_in_vocab(r, text);
+    if (a->id >= 0)
         return OCT_OK;
-    bool spelt;
-    status = known < 0 ? add_spelt(r, a->id, text, strlen(text), &spelt) : OCT_INVALID;
-    if (status == OCT_INVALID)
-        return oct_fail(r->err, status, "%s: %s: \"%s\" with id %d contradicts model.vocab",
-                        r->path, place, oct_show(text).text, (int)a->id);
+    if (r->next_id >= OCT_BPE_MAX_IDS)
+        return oct_fail(r->err, OCT_INVALID, "%s: %s: no id left; expected ids below %lld", r->path,
+                        place, (long long)OCT_BPE_MAX_IDS);
+    a->id = r->next_id++;
+    if (oct_tokenizer_token(r->tokenizer, a->id, &n_taken))
+        return oct_fail(r->err, OCT_INVALID,
+                        "%s: %s: \"%s\" would get id %d, which another token has (ids of added "
+                        "tokens count on from the %zu entries of model.vocab, whose ids have gaps)",
+                        r->path, place, oct_show(text).text, (int)a->id,
+                        json_object_size(r->vocab));
+    bool spelt; /* text doesn't become it but by its content, so it isn't among what merges make */
+    char *bytes = oct_malloc(a->n_bytes);
+    if (!bytes)
+        return oct_fail_memory(r->err);
+    int64_t n_bytes = oct_bpe_unspell(a->content, a->n_bytes, bytes);
+    spelt = n_bytes > 0; /* decoded as the spelling of bytes where it can be read so */
+    oct_status status = oct_bpe_add_token(bpe, a->id, spelt ? bytes : a->content,
+                                          spelt ? (size_t)n_bytes : a->n_bytes, false);
+    oct_free(bytes);
     return status ? oct_fail_memory(r->err) : OCT_OK;
+}
+
+/* Adds one; `place` is its key, for messages. */
+static oct_status add_token(oct_tokenizer_reader *r, const char *place, const json_t *item) {
+    oct_tokenizer *t = r->tokenizer;
+    const json_t *content = json_object_get(item, "content");
+    const char *text = json_string_value(content);
+    oct_added_token a = {0};
+    if (!text)
+        return oct_fail(r->err, OCT_INVALID,
+                        "%s: %s: wrong form; expected an object with an id and a content", r->path,
+                        place);
+    oct_status status = read_flags(r, item, &a);
+    if (status || !text[0]) /* an empty one is never found */
+        return status;
+    oct_added_token *grown =
+        oct_grow_array(t->added, t->n_added, &t->added_capacity, sizeof *grown);
+    if (grown)
+        t->added = grown;
+    a.content = grown ? oct_strdup(text) : NULL;
+    if (!a.content)
+        return oct_fail_memory(r->err);
+    a.n_bytes = restore_nul(r, a.content, strlen(text));
+    int32_t at = -1;
+    status = oct_added_tree_add(r->known, a.content, a.n_bytes, (int32_t)t->n_added, &at);
+    if (status == OCT_NO_MEMORY) {
+        oct_free(a.content);
+        return oct_fail_memory(r->err);
+    }
+    if (status == OCT_INVALID) { /* the later flags count, but once special it stays so */
+        oct_added_token *known = &t->added[at];
+        oct_free(a.content);
+        a.content = known->content;
+        a.id = known->id;
+        a.special |= known->special;
+        *known = a;
+        return OCT_OK;
+    }
+    status = number_token(r, place, &a, text);
+    t->added[t->n_added++] = a;
+    return status;
+}
+
+static void start_counting(oct_tokenizer_reader *r) {
+    const oct_tokenizer *t = r->tokenizer;
+    r->next_id = (int32_t)json_object_size(r->vocab);
+    for (size_t i = 0; i < t->n_added; i++)
+        if (t->added[i].id >= r->next_id)
+            r->next_id = t->added[i].id + 1;
 }
 
 static oct_status read_added_tokens(oct_tokenizer_reader *r, const json_t *root) {
@@ -285,44 +338,77 @@ static oct_status read_added_tokens(oct_tokenizer_reader *r, const json_t *root)
     size_t i;
     json_t *item;
     oct_status status = OCT_OK;
+    start_counting(r);
     json_array_foreach(list, i, item) {
-        const json_t *id = json_object_get(item, "id");
         char place[64];
         snprintf(place, sizeof place, "added_tokens[%zu]", i);
-        status = add_token(r, place, json_is_integer(id) ? json_integer_value(id) : -1, item);
+        const json_t *id = json_object_get(item, "id");
+        status = json_is_integer(id) && json_integer_value(id) >= 0
+                     ? add_token(r, place, item)
+                     : oct_fail(r->err, OCT_INVALID,
+                                "%s: %s: wrong form; expected an object with an id and a content",
+                                r->path, place);
         if (status)
             break;
     }
     return status;
 }
 
-static bool is_added(const oct_tokenizer *t, json_int_t id, const char *content) {
-    for (size_t i = 0; i < t->n_added; i++)
-        if (t->added[i].id == id && strcmp(t->added[i].content, content) == 0)
-            return true;
-    return false;
+typedef struct numbered_token {
+    long long id;
+    const json_t *item;
+} numbered_token;
+
+static int compare_ids(const void *one, const void *other) {
+    long long a = ((const numbered_token *)one)->id, b = ((const numbered_token *)other)->id;
+    return (a > b) - (a < b);
 }
 
-/* transformers adds what tokenizer_config.json lists and tokenizer.json doesn't have. */
-static oct_status read_decoder_tokens(oct_tokenizer_reader *r, const json_t *config) {
-    json_t *list = json_object_get(config, "added_tokens_decoder"), *item;
+static oct_status collect_decoder_tokens(oct_tokenizer_reader *r, json_t *list,
+                                         numbered_token *tokens) {
     const char *key;
+    json_t *item;
+    size_t n = 0;
+    json_object_foreach(list, key, item) {
+        char *end;
+        long long id = strtoll(key, &end, 10);
+        if (!*key || *end || id < 0 || !json_is_string(json_object_get(item, "content")))
+            return oct_fail(r->err, OCT_INVALID,
+                            "%s: added_tokens_decoder.%.20s: wrong form; expected an id, and an "
+                            "object with a content",
+                            r->path, oct_show(key).text);
+        tokens[n++] = (numbered_token){id, item};
+    }
+    return OCT_OK;
+}
+
+/* transformers adds what tokenizer_config.json lists, in the order of the ids there: what
+ * tokenizer.json has as well gets the flags of that. */
+static oct_status read_decoder_tokens(oct_tokenizer_reader *r, const json_t *config) {
+    json_t *list = json_object_get(config, "added_tokens_decoder");
     if (!list || json_is_null(list))
         return OCT_OK;
     if (!json_is_object(list) || json_object_size(list) > MAX_ADDED)
         return oct_reader_wrong_type(r, "added_tokens_decoder", "an object of at most 65536", list);
-    json_object_foreach(list, key, item) {
-        char place[96], *end;
-        long long id = strtoll(key, &end, 10);
-        const char *content = json_string_value(json_object_get(item, "content"));
-        snprintf(place, sizeof place, "added_tokens_decoder.%.20s", oct_show(key).text);
-        if (*key && !*end && content && is_added(r->tokenizer, id, content))
-            continue;
-        oct_status status = add_token(r, place, *key && !*end ? (json_int_t)id : -1, item);
-        if (status)
-            return status;
+    size_t n = json_object_size(list);
+    numbered_token *tokens = oct_calloc_array(n + 1, sizeof *tokens);
+    if (!tokens)
+        return oct_fail_memory(r->err);
+    oct_status status = collect_decoder_tokens(r, list, tokens);
+    if (!status)
+        qsort(tokens, n, sizeof *tokens, compare_ids);
+    bool last = false;
+    for (size_t i = 0; i < n && !status; i++) {
+        bool special = json_is_true(json_object_get(tokens[i].item, "special"));
+        char place[64];
+        snprintf(place, sizeof place, "added_tokens_decoder.%lld", tokens[i].id);
+        if (i == 0 || special != last) /* they are added in runs of special and other tokens */
+            start_counting(r);
+        last = special;
+        status = add_token(r, place, tokens[i].item);
     }
-    return OCT_OK;
+    oct_free(tokens);
+    return status;
 }
 
 static oct_status read_config_tokens(oct_tokenizer_reader *r, const char *folder) {
@@ -330,9 +416,16 @@ static oct_status read_config_tokens(oct_tokenizer_reader *r, const char *folder
     char *path = folder ? oct_path_join(folder, "tokenizer_config.json") : NULL;
     if (!path)
         return folder ? oct_fail_memory(r->err) : OCT_OK;
-    oct_tokenizer_reader side = {.path = path, .tokenizer = r->tokenizer, .err = r->err};
+    oct_tokenizer_reader side = {.path = path,
+                                 .tokenizer = r->tokenizer,
+                                 .vocab = r->vocab,
+                                 .known = r->known,
+                                 .err = r->err};
     oct_status status =
         oct_path_exists(path) ? read_root(path, &config, &side.nul, r->err) : OCT_OK;
+    if (!status && side.nul && r->nul && side.nul != r->nul)
+        status = oct_fail(r->err, OCT_INVALID,
+                          "%s: \\u0000 and noncharacters: not supported together", path);
     if (!status)
         status = read_decoder_tokens(&side, config);
     json_decref(config);
@@ -367,11 +460,13 @@ oct_status oct_tokenizer_load(const char *path, oct_tokenizer **tokenizer, oct_e
     if (!t)
         return oct_fail_memory(err);
     oct_status status = find_files(path, &file, &folder, err);
-    oct_tokenizer_reader r = {.path = file, .tokenizer = t, .err = err};
+    oct_added_tree known = {0};
+    oct_tokenizer_reader r = {.path = file, .tokenizer = t, .known = &known, .err = err};
     if (!status)
         status = read_root(file, &root, &r.nul, err);
     if (!status)
         status = read_model(&r, root);
+    r.vocab = json_object_get(json_object_get(root, "model"), "vocab");
     if (!status)
         status = read_added_tokens(&r, root);
     if (!status)
@@ -383,8 +478,9 @@ oct_status oct_tokenizer_load(const char *path, oct_tokenizer **tokenizer, oct_e
     if (!status)
         status = oct_reader_ends(&r, folder);
     if (!status)
-        status = oct_tokenizer_finish(t, err);
+        status = oct_tokenizer_finish(t, file, err);
     json_decref(root);
+    oct_added_tree_free(&known);
     oct_free(file);
     oct_free(folder);
     if (status) {

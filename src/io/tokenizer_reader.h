@@ -9,16 +9,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "io/tokenizer.h"
+#include "io/tokenizer_impl.h"
 
 #define OCT_MAX_TOKENIZER_BYTES ((size_t)128 << 20) /* of a file */
 
 typedef struct oct_tokenizer_reader {
     const char *path; /* of the file that is read, for messages */
     oct_tokenizer *tokenizer;
-    bool byte_level; /* the pre-tokenizer spells bytes */
-    bool spelt;      /* ... and parts behind it see that */
-    uint32_t nul;    /* the character that stands for NUL in the parsed file, 0: none */
+    bool byte_level;       /* the pre-tokenizer spells bytes */
+    bool spelt;            /* ... and parts behind it see that */
+    uint32_t nul;          /* the character that stands for NUL in the parsed file, 0: none */
+    const json_t *vocab;   /* of tokenizer.json */
+    oct_added_tree *known; /* index of each added token by its content */
+    int32_t next_id;       /* of an added token that isn't in the vocabulary */
     oct_error *err;
 } oct_tokenizer_reader;
 

@@ -7,7 +7,7 @@ tokenizers in the folder that OCTET_SHARED_DATA names:
     tokenizers/cases.inp                            strings, separated by a line __ggml_vocab_test__
     tokenizers/cases.gpt2.out, cases.qwen.out       their ids, a line a string
 
-and, with the package, of tokenizers made of every part that is read, on random texts, letters newer than Unicode 14 among
+and, with the package, of OCTET_PEER_ADDED (500) random lists of added tokens, and of tokenizers made of every part that is read, on random texts, letters newer than Unicode 14 among
 them: OCTET_PEER_TEXTS of each, 2000 where that isn't set.
 
 Usage: tokenizer_peers.py OCTET TOKENIZER_DUMP. Skips out loud what is missing, with status 77 when nothing was left to check; status 1 when
@@ -21,6 +21,7 @@ import tempfile
 
 OCTET, DUMP = sys.argv[1:3]
 N_TEXTS = int(os.environ.get("OCTET_PEER_TEXTS", "2000"))
+N_ADDED = int(os.environ.get("OCTET_PEER_ADDED", "500"))
 COUNTS = {"gpt2": 338025, "qwen": 301829}  # tokens of tinyshakespeare.txt
 checked = 0
 
@@ -149,6 +150,68 @@ def against_parts(folder):
             check(ours == expected, f"{name}: {text!r}: {ours} instead of {expected}")
 
 
+ADDED = ["<a>", "<b>", "<aa>", "<ab>", "a", "b", "ab", "abc", " ", "  ", "\n", " a", "a ", "\u00e9", "e\u0301", "caf\u00e9", "cafe\u0301",
+         "<a> <b>", "x y", "\u3000", "_", "1", "\u00a0", "\u0120the", "\u0120", " the", "the", "\u65e5\u672c", "\u0301", "<a><b>", "a'b", "-",
+         "<s>", "</s>", "<unk>"]
+COLLISIONS = "which another token has", "the same after normalising"
+
+
+def random_added(rng, alphabet):
+    """A tokenizer file with a random vocabulary, with gaps and out of order, and a random list of added tokens."""
+    vocab = {character: i for i, character in enumerate(alphabet)}
+    merges = [("t", "h"), ("th", "e"), ("\u0120", "the"), ("a", "b"), ("ab", "c"), ("\u00c3", "\u00a9")][:rng.randrange(7)]
+    for token in [left + right for left, right in merges] + rng.sample(ADDED, rng.randrange(4)):
+        vocab.setdefault(token, len(vocab))
+    if rng.random() < 0.15:
+        vocab = dict(zip(vocab, sorted(rng.sample(range(len(vocab) + rng.randrange(1, 6)), len(vocab)))))
+    if rng.random() < 0.3:
+        vocab = dict(zip(vocab, rng.sample(list(vocab.values()), len(vocab))))
+    added = []
+    for _ in range(rng.randrange(9)):
+        content = rng.choice(ADDED)
+        likely = len(vocab) + len(added)
+        added.append({"id": rng.choice([vocab.get(content, likely), likely, rng.randrange(len(vocab) + 30)]), "content": content})
+        for flag, odds in (("special", 0.4), ("normalized", 0.5), ("lstrip", 0.4), ("rstrip", 0.4), ("single_word", 0.25)):
+            added[-1][flag] = rng.random() < odds
+    return {"version": "1.0", "added_tokens": added, "normalizer": rng.choice([None, {"type": "NFC"}]), "decoder": None,
+            "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": rng.random() < 0.3, "trim_offsets": True,
+                              "use_regex": rng.random() < 0.7},
+            "model": {"type": "BPE", "ignore_merges": rng.random() < 0.3, "vocab": vocab, "merges": [list(m) for m in merges]}}
+
+
+def against_added(folder):
+    """Each list gives the reference's ids, or is refused where ids collide; so is each text on which the reference panics."""
+    try:
+        from tokenizers import Tokenizer, pre_tokenizers
+    except ImportError:
+        print("SKIPPED: added tokens: the Python package tokenizers is missing")
+        return
+    rng = random.Random(13)
+    path = os.path.join(folder, "added.json")
+    refused = 0
+    for _ in range(N_ADDED):
+        made = random_added(rng, sorted(pre_tokenizers.ByteLevel.alphabet()))
+        with open(path, "w") as file:
+            json.dump(made, file)
+        parts = ADDED + [" ", "  ", "\t", "x", "y", "\u2028", "5", "!", ". "] + 3 * [token["content"] for token in made["added_tokens"]]
+        texts = ["".join(rng.choice(parts) for _ in range(rng.randrange(30))) for _ in range(20)]
+        theirs = Tokenizer.from_file(path)
+        run = subprocess.run([DUMP, path], input=json.dumps(texts) + "\n", text=True, capture_output=True)
+        if run.returncode == 1 and any(words in run.stderr for words in COLLISIONS):
+            refused += 1
+            continue
+        check(run.returncode == 0, f"added tokens: {run.stderr}")
+        for text, ours in zip(texts, json.loads(run.stdout)):
+            try:
+                expected = theirs.encode(text).ids
+            except BaseException as panic:  # noqa: B036: a panic is no Exception
+                if type(panic).__name__ != "PanicException":
+                    raise
+                expected = None
+            check(ours == expected, f"added tokens: {text!r}: {ours} instead of {expected}; {json.dumps(made)}")
+    check(refused < N_ADDED / 4, f"added tokens: {refused} of {N_ADDED} lists refused")
+
+
 def against_published(folder):
     data = os.environ.get("OCTET_SHARED_DATA")
     if not data:
@@ -173,6 +236,7 @@ def against_published(folder):
 
 with tempfile.TemporaryDirectory(prefix="octet-test-") as temporary:
     against_huggingface(temporary)
+    against_added(temporary)
     against_parts(temporary)
     against_published(temporary)
 print(f"{checked} comparisons")

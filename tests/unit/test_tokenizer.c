@@ -296,30 +296,31 @@ static void given_form_c_composed_and_decomposed_text_are_equal(void **state) {
 static void given_add_prefix_space_each_piece_of_text_starts_with_one(void **state) {
     (void)state;
     put_tokenizer("t.json", ",\"\\u0120a\":256", "\"\\u0120 a\"",
-                  "\"added_tokens\":[{\"id\":300,\"content\":\"<x>\"}],"
+                  "\"added_tokens\":[{\"id\":257,\"content\":\"<x>\"}],"
                   "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true}");
     oct_tokenizer *t = load("t.json");
     assert_ids(t, "a", 256);
     assert_ids(t, " a", 256);
-    assert_ids(t, "a<x>a", 256, 300, 256);
+    assert_ids(t, "a<x>a", 256, 257, 256);
     oct_tokenizer_free(t);
 }
 
 static void given_added_tokens_the_leftmost_longest_is_found(void **state) {
     (void)state;
-    put_tokenizer("t.json", "", "",
-                  "\"added_tokens\":[{\"id\":300,\"content\":\"<a>\",\"special\":true},"
-                  "{\"id\":301,\"content\":\"<a>b\"},"
-                  "{\"id\":302,\"content\":\"[m]\",\"lstrip\":true,\"rstrip\":true},"
-                  "{\"id\":303,\"content\":\"ww\",\"single_word\":true}]," BYTE_LEVEL);
+    put_tokenizer(
+        "t.json", "", "",
+        "\"added_tokens\":[{\"id\":256,\"content\":\"<a>\",\"special\":true,\"normalized\":true},"
+        "{\"id\":257,\"content\":\"<a>b\"},"
+        "{\"id\":258,\"content\":\"[m]\",\"lstrip\":true,\"rstrip\":true},"
+        "{\"id\":259,\"content\":\"ww\",\"single_word\":true}]," BYTE_LEVEL);
     oct_tokenizer *t = load("t.json");
     int32_t as_text[] = {'<', 'a', '>'};
-    assert_int_equal(oct_tokenizer_vocab_size(t), 304);
-    assert_ids(t, "<a><a>b<a", 300, 301, '<', 'a');
-    assert_ids(t, "x \t[m]\xe3\x80\x80y", 'x', 302, 'y');
-    assert_ids(t, "ww aww (ww)", 303, ' ', 'a', 'w', 'w', ' ', '(', 303, ')');
+    assert_int_equal(oct_tokenizer_vocab_size(t), 260);
+    assert_ids(t, "<a><a>b<a", 256, 257, '<', 'a');
+    assert_ids(t, "x \t[m]\xe3\x80\x80y", 'x', 258, 'y');
+    assert_ids(t, "ww aww (ww)", 259, ' ', 'a', 'w', 'w', ' ', '(', 259, ')');
     assert_ids_n(t, "<a>", 3, OCT_ADDED_TOKENS_AS_TEXT, as_text, 3);
-    int32_t ids[] = {300, 'x', 301};
+    int32_t ids[] = {256, 'x', 257};
     oct_strbuf text = {0};
     assert_int_equal(oct_tokenizer_decode(t, ids, 3, OCT_SPECIAL_TOKENS_SKIP, &text, NULL), OCT_OK);
     assert_string_equal(text.text, "x<a>b");
@@ -380,27 +381,27 @@ static void given_several_threads_each_gets_the_same_ids(void **state) {
 
 static void given_a_folder_the_files_in_it_say_where_texts_end(void **state) {
     (void)state;
-    const char *added = "\"added_tokens\":[{\"id\":300,\"content\":\"<|endoftext|>\"},{\"id\":301,"
-                        "\"content\":\"<e>\"},{\"id\":302,\"content\":\"<|begin_of_text|>\"}],";
+    const char *added = "\"added_tokens\":[{\"id\":256,\"content\":\"<|endoftext|>\"},{\"id\":257,"
+                        "\"content\":\"<e>\"},{\"id\":258,\"content\":\"<|begin_of_text|>\"}],";
     oct_strbuf others = {0};
     oct_strbuf_printf(&others, "%s%s", added, BYTE_LEVEL);
     assert_int_equal(oct_make_folders("model", NULL), OCT_OK);
     put_tokenizer("model/tokenizer.json", "", "", others.text);
     oct_strbuf_free(&others);
     oct_tokenizer *t = load("model"); /* by name */
-    assert_int_equal(oct_tokenizer_bos(t), 302);
-    assert_int_equal(oct_tokenizer_eos(t), 300);
+    assert_int_equal(oct_tokenizer_bos(t), 258);
+    assert_int_equal(oct_tokenizer_eos(t), 256);
     oct_tokenizer_free(t);
-    put_text("model/generation_config.json", "{\"eos_token_id\":[301,300]}");
+    put_text("model/generation_config.json", "{\"eos_token_id\":[257,256]}");
     t = load("model");
-    assert_int_equal(oct_tokenizer_bos(t), 302);
-    assert_int_equal(oct_tokenizer_eos(t), 301);
+    assert_int_equal(oct_tokenizer_bos(t), 258);
+    assert_int_equal(oct_tokenizer_eos(t), 257);
     oct_tokenizer_free(t);
     put_text("model/tokenizer_config.json",
              "{\"bos_token\":null,\"eos_token\":{\"content\":\"<|endoftext|>\"}}");
     t = load("model/tokenizer.json");
     assert_int_equal(oct_tokenizer_bos(t), -1);
-    assert_int_equal(oct_tokenizer_eos(t), 300);
+    assert_int_equal(oct_tokenizer_eos(t), 256);
     oct_tokenizer_free(t);
     oct_error err = {0};
     put_text("model/tokenizer_config.json", "{\"eos_token\":\"<none>\"}");
@@ -455,8 +456,9 @@ static void given_a_wrong_tokenizer_file_one_line_names_the_key(void **state) {
         {"", "],\"ignore_merges\":5,\"x\":[", BYTE_LEVEL, "ignore_merges"},
         {"", "", "\"added_tokens\":[{\"id\":\"x\",\"content\":\"<a>\"}]," BYTE_LEVEL,
          "added_tokens[0]"},
-        {"", "", "\"added_tokens\":[{\"id\":300,\"content\":\"\"}]," BYTE_LEVEL, "added_tokens[0]"},
-        {"", "", "\"added_tokens\":[{\"id\":65,\"content\":\"<a>\"}]," BYTE_LEVEL, "contradicts"},
+        {"", "", "\"added_tokens\":[{\"id\":-1,\"content\":\"<a>\"}]," BYTE_LEVEL,
+         "added_tokens[0]"},
+        {"", "", "\"added_tokens\":[{\"id\":256}]," BYTE_LEVEL, "added_tokens[0]"},
         {"", "", "\"added_tokens\":{}," BYTE_LEVEL, "added_tokens"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

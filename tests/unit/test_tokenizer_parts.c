@@ -159,14 +159,14 @@ static void given_truncation_a_whole_text_is_cut_with_its_tokens_counted(void **
 static void given_a_normalized_added_token_it_is_found_in_normalised_text(void **state) {
     (void)state;
     put_tokenizer("t.json", "", "",
-                  "\"added_tokens\":[{\"id\":300,\"content\":\"caf\xc3\xa9\",\"normalized\":true},{"
-                  "\"id\":301,"
+                  "\"added_tokens\":[{\"id\":256,\"content\":\"caf\xc3\xa9\",\"normalized\":true},{"
+                  "\"id\":257,"
                   "\"content\":\"e\xcc\x81!\",\"normalized\":false}],\"normalizer\":{\"type\":"
                   "\"NFC\"}," BYTE_LEVEL);
     oct_tokenizer *t = load("t.json");
-    assert_ids(t, "x cafe\xcc\x81", 'x', ' ', 300);
-    assert_ids(t, "caf\xc3\xa9", 300);
-    assert_ids(t, "cafe\xcc\x81!", 'c', 'a', 'f', 301); /* tokens of the text as it is come first */
+    assert_ids(t, "x cafe\xcc\x81", 'x', ' ', 256);
+    assert_ids(t, "caf\xc3\xa9", 256);
+    assert_ids(t, "cafe\xcc\x81!", 'c', 'a', 'f', 257); /* tokens of the text as it is come first */
     oct_tokenizer_free(t);
 }
 
@@ -174,11 +174,11 @@ static void
 given_a_longer_token_that_may_not_stand_there_the_shorter_one_is_not_tried(void **state) {
     (void)state;
     put_tokenizer("t.json", "", "",
-                  "\"added_tokens\":[{\"id\":300,\"content\":\"ab\",\"normalized\":false},{\"id\":"
-                  "301,\"content\":"
+                  "\"added_tokens\":[{\"id\":256,\"content\":\"ab\",\"normalized\":false},{\"id\":"
+                  "257,\"content\":"
                   "\"abc\",\"single_word\":true,\"normalized\":false}]," BYTE_LEVEL);
     oct_tokenizer *t = load("t.json");
-    assert_ids(t, "ab abc", 300, ' ', 301);
+    assert_ids(t, "ab abc", 256, ' ', 257);
     assert_ids(t, "abcd", 'a', 'b', 'c', 'd');
     oct_tokenizer_free(t);
 }
@@ -190,7 +190,7 @@ static void given_thousands_of_added_tokens_each_is_found(void **state) {
     oct_strbuf_puts(&others, "\"added_tokens\":[");
     for (int i = 0; i < 20000; i++) {
         oct_strbuf_printf(&others, "%s{\"id\":%d,\"content\":\"<extra_%d>\"}", i ? "," : "",
-                          300 + i, i);
+                          256 + i, i);
         oct_strbuf_printf(&text, "<extra_%d>", 19999 - i);
     }
     oct_strbuf_puts(&others, "]," BYTE_LEVEL);
@@ -201,7 +201,7 @@ static void given_thousands_of_added_tokens_each_is_found(void **state) {
         OCT_OK);
     assert_int_equal(ids.n, 20000);
     for (int i = 0; i < 20000; i++)
-        assert_int_equal(ids.ids[i], 300 + 19999 - i);
+        assert_int_equal(ids.ids[i], 256 + 19999 - i);
     oct_token_list_free(&ids);
     oct_strbuf_free(&others);
     oct_strbuf_free(&text);
@@ -225,13 +225,13 @@ static void given_tokens_in_the_config_beside_it_they_are_added(void **state) {
     (void)state;
     assert_int_equal(oct_make_folders("decoder", NULL), OCT_OK);
     put_tokenizer("decoder/tokenizer.json", "", "",
-                  "\"added_tokens\":[{\"id\":300,\"content\":\"<a>\"}]," BYTE_LEVEL);
-    put_text("decoder/tokenizer_config.json", "{\"added_tokens_decoder\":{\"300\":{\"content\":\"<"
+                  "\"added_tokens\":[{\"id\":256,\"content\":\"<a>\"}]," BYTE_LEVEL);
+    put_text("decoder/tokenizer_config.json", "{\"added_tokens_decoder\":{\"256\":{\"content\":\"<"
                                               "a>\"},\"400\":{\"content\":\"<b>\",\"special\":true,"
                                               "\"normalized\":false}},\"bos_token\":\"<b>\"}");
     oct_tokenizer *t = load("decoder");
-    assert_ids(t, "<a>x<b>", 300, 'x', 400);
-    assert_int_equal(oct_tokenizer_bos(t), 400);
+    assert_ids(t, "<a>x<b>", 256, 'x', 257);
+    assert_int_equal(oct_tokenizer_bos(t), 257);
     oct_tokenizer_free(t);
     oct_error err = {0};
     put_text("decoder/tokenizer_config.json",

@@ -1,9 +1,9 @@
 /* Everything between the products: norms, rotary embedding, gates, softmax, loss, optimizer.
  *
- * Every set gives the same bits. They are one source (kernel/lanes/) compiled for each instruction
- * set: no fused multiply-add, and a sum over a row always runs in 16 fixed lanes (lane l adds
- * elements l, l+16, ... of a chunk of OCT_SUM_CHUNK elements), the lanes of a chunk are added as a
- * fixed tree, chunks in order in fp64. So a result depends on the values alone.
+ * Every set gives the same bits. They are one source (kernel/elementwise/) compiled for each
+ * instruction set: no fused multiply-add, and a sum over a row always runs in 16 fixed lanes (lane
+ * l adds elements l, l+16, ... of a chunk of OCT_SUM_CHUNK elements), the lanes of a chunk are
+ * added as a fixed tree, chunks in order in fp64. So a result depends on the values alone.
  *
  * Activations are F32 or BF16, computed in fp32 and rounded once when stored (to nearest, ties to
  * even). n is any number of elements >= 0; only the elements named are read or written, at any

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "kernel/elementwise.h"
-#include "kernel/gemm_kernels.h"
+#include "kernel/gemm/kernels.h"
 #include "kernel/sets.h" /* written by meson: the sets that this compiler could build */
 
 static oct_kernels current;

@@ -10,7 +10,7 @@
 #include "../kernels/levels.h"
 #include "base/alloc.h"
 #include "expect.h"
-#include "kernel/gemm_kernels.h"
+#include "kernel/gemm/kernels.h"
 
 enum { MAX_N = 1 << 16 /* elements of one row of a file */ };
 

@@ -18,7 +18,7 @@
 #include "base/thread.h"
 #include "harness.h"
 #include "kernel/gemm.h"
-#include "kernel/gemm_kernels.h"
+#include "kernel/gemm/kernels.h"
 
 /* What fills an operand. */
 typedef enum filling {

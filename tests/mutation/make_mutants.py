@@ -24,7 +24,7 @@ TABLES = [("src/kernel/quantize.h", "oct_quantize_kernels", "quantizers",
            ["quantize_kernels_ref", "quantize_kernels_avx2", "quantize_kernels_avx512"]),
           ("src/kernel/elementwise.h", "oct_elementwise_kernels", "elementwise",
            ["elementwise_kernels_ref", "elementwise_kernels_avx2", "elementwise_kernels_avx512"]),
-          ("src/kernel/gemm_kernels.h", "oct_gemm_kernels", "products",
+          ("src/kernel/gemm/kernels.h", "oct_gemm_kernels", "products",
            ["gemm_kernels_ref", "gemm_kernels_avx2", "gemm_kernels_avx512", "gemm_aligned_kernels_avx512",
             "gemm_skinny_kernels_avx512", "gemm_aligned_kernels_amx", "gemm_skinny_kernels_amx"])]
 AREAS = {"oct_codes_multiply": "products"}

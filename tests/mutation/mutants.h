@@ -10,7 +10,7 @@
 
 #include "io/checkpoint.h"
 #include "kernel/elementwise.h"
-#include "kernel/gemm_kernels.h"
+#include "kernel/gemm/kernels.h"
 #include "kernel/quantize.h"
 
 typedef struct mutation {

@@ -1,0 +1,387 @@
+/* Planning products: see gemm_plan.h. */
+#include "kernel/gemm/plan.h"
+
+#include "base/checked.h"
+#include "kernel/select.h"
+
+enum {
+    MAX_STEPS = 8,      /* of K in one job: bounds the packed bytes of a long K */
+    MIN_TILES = 8,      /* a job is cut finer than MC x NC to have this many, if they are large; */
+    MIN_TILES_EACH = 4, /* or this many, where there are others */
+    MAX_WIDER = 4,      /* the largest tile has MC and NC times this */
+    ALIGNMENT = 64
+};
+static const size_t A_BUDGET = (size_t)8 << 20, B_BUDGET = (size_t)32 << 20; /* packed bytes */
+/* A tile's accumulators that stay in L2 beside a step of A, and packed bytes of B that do. */
+static const size_t ACC_KEPT = (size_t)384 << 10, B_SHARED = (size_t)1 << 20;
+static const double TILE_WORK = 1 << 21; /* a tile with less isn't cut further */
+
+/* The largest block that one job takes of a problem. */
+typedef struct oct_gemm_extent {
+    int64_t m, n, k;
+    bool n_first; /* the next one is that of the next rows of B, not of A */
+} oct_gemm_extent;
+
+static size_t align_up(size_t n) {
+    return (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+static size_t max_size(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+static bool is_8bit(const oct_operand *x) {
+    return x->dtype == OCT_E4M3 || x->dtype == OCT_E5M2 || x->dtype == OCT_HIF8;
+}
+
+static const oct_gemm_kernels *kernels_for(const oct_gemm_problem *p, oct_gemm_mode mode) {
+    const oct_kernels *table = oct_kernels_current();
+    if (mode == OCT_GEMM_EXACT || !table->gemm_aligned || !is_8bit(&p->a) || !is_8bit(&p->b))
+        return table->gemm;
+    if (p->b.layout != OCT_K_CONTIGUOUS || p->M > table->gemm_skinny->MR)
+        return table->gemm_aligned;
+    const bool is_skinniest = p->M == 1 || (p->M == 2 && p->b.dtype == OCT_E4M3);
+    return is_skinniest ? table->gemm_skinniest : table->gemm_skinny;
+}
+
+static bool is_cut(const oct_gemm_problem *p, const oct_gemm_extent *e) {
+    return e->m < p->M || e->n < p->N || e->k < p->K;
+}
+
+static size_t a_stride(const oct_gemm_kernels *kernels, int64_t n_k) {
+    int64_t kc = oct_min_i64(n_k, kernels->k_step);
+    return align_up((size_t)kc * kernels->a_bytes_per_k + kernels->a_bytes_fixed);
+}
+
+static size_t b_stride(const oct_gemm_kernels *kernels, int64_t n_k) {
+    int64_t kc = oct_min_i64(n_k, kernels->k_step);
+    return align_up((size_t)kc * kernels->b_bytes_per_k + kernels->b_bytes_fixed);
+}
+
+/* Rows whose panels fit the budget, at least one panel. */
+static int64_t rows_within(size_t budget, size_t panel_bytes, int64_t panel_rows, int64_t rows) {
+    int64_t n_panels = panel_bytes ? (int64_t)(budget / panel_bytes) : rows;
+    int64_t fit = oct_max_i64(n_panels, 1);
+    return fit >= oct_ceil_div(rows, panel_rows) ? rows : fit * panel_rows;
+}
+
+/* Steps of K in one job. Where C holds the sums they may wait there between jobs, so K is cut
+ * before M and N are: then each panel is packed once and read by all of the others. Kernels that
+ * write C past the caches do so once, if they can. */
+static int64_t steps_of_job(const oct_gemm_problem *p, const oct_gemm_kernels *kernels) {
+    bool in_one = p->K <= kernels->streamed_steps * kernels->k_step;
+    if (!oct_gemm_in_place(p) || in_one)
+        return MAX_STEPS;
+    size_t a = (size_t)oct_ceil_div(p->M, kernels->MR) * a_stride(kernels, p->K);
+    size_t b = (size_t)oct_ceil_div(p->N, kernels->NR) * b_stride(kernels, p->K);
+    int64_t fit = MAX_STEPS;
+    if (a > 0)
+        fit = oct_min_i64(fit, (int64_t)(A_BUDGET / a));
+    if (b > 0)
+        fit = oct_min_i64(fit, (int64_t)(B_BUDGET / b));
+    return oct_max_i64(fit, 1);
+}
+
+/* Whether B is packed in parts that are read from near memory. Several problems share rounds
+ * instead; and where sums wait between jobs, a job's rows and columns decide how much memory they
+ * take. */
+static bool is_b_near(const oct_gemm_plan *plan, const oct_gemm_problem *p, int64_t n_k) {
+    const bool waits = n_k < p->K && !oct_gemm_in_place(p);
+    return plan->n_problems == 1 && !waits && kernels_for(p, plan->mode)->b_near > 0;
+}
+
+/* The same in parts of equal size. */
+static int64_t even_rows_within(size_t budget, size_t panel_bytes, int64_t panel_rows,
+                                int64_t rows) {
+    const int64_t n_parts = oct_ceil_div(rows, rows_within(budget, panel_bytes, panel_rows, rows));
+    const int64_t n_panels = oct_ceil_div(oct_ceil_div(rows, panel_rows), n_parts);
+    return n_parts == 1 ? rows : n_panels * panel_rows;
+}
+
+static oct_gemm_extent job_extent(const oct_gemm_plan *plan, const oct_gemm_problem *p,
+                                  const oct_gemm_kernels *kernels) {
+    int64_t k = oct_min_i64(p->K, steps_of_job(p, kernels) * kernels->k_step);
+    size_t n_steps = (size_t)oct_ceil_div(k, kernels->k_step);
+    const size_t a = n_steps * a_stride(kernels, k), b = n_steps * b_stride(kernels, k);
+    const bool near = is_b_near(plan, p, k);
+    return (oct_gemm_extent){
+        .m = near ? even_rows_within(kernels->a_beside, a, kernels->MR, p->M)
+                  : rows_within(A_BUDGET, a, kernels->MR, p->M),
+        .n = near ? even_rows_within(kernels->b_near, b, kernels->NR, p->N)
+                  : rows_within(B_BUDGET, b, kernels->NR, p->N),
+        .k = k,
+        .n_first = near,
+    };
+}
+
+static oct_gemm_side make_side(int64_t first, int64_t n, int64_t panel_rows, size_t stride,
+                               int64_t max_tile) {
+    oct_gemm_side s = {.first = first, .n = n, .stride = stride};
+    s.n_panels = oct_ceil_div(n, panel_rows);
+    s.n_groups = oct_ceil_div(s.n_panels, OCT_GEMM_PANELS_PER_TASK);
+    int64_t n_tiles = oct_ceil_div(s.n_panels * panel_rows, max_tile);
+    s.tile = oct_ceil_div(s.n_panels, n_tiles) * panel_rows; /* even tiles */
+    s.n_tiles = oct_ceil_div(n, s.tile);
+    return s;
+}
+
+/* Rows of a tile at most: as many as take the bytes of `whole` rows in a whole step. */
+static int64_t tile_rows(const oct_gemm_kernels *kernels, int64_t whole, int64_t panel_rows,
+                         int64_t n_k) {
+    int64_t least = oct_max_i64(kernels->k_step / MAX_WIDER, 1);
+    int64_t kc = oct_max_i64(oct_min_i64(n_k, kernels->k_step), least);
+    return whole / panel_rows * kernels->k_step / kc * panel_rows;
+}
+
+static void halve_tiles(oct_gemm_side *s, int64_t panel_rows) {
+    s->tile = oct_ceil_div(s->tile / panel_rows, 2) * panel_rows;
+    s->n_tiles = oct_ceil_div(s->n, s->tile);
+}
+
+/* Few large tiles would leave threads idle. A side that is one tile stays so: the other is packed
+ * by tile then. */
+static void refine_tiles(oct_gemm_job *j, int64_t min_tiles) {
+    const oct_gemm_kernels *kernels = j->kernels;
+    for (;;) {
+        int64_t a_panels = j->a.tile / kernels->MR, b_panels = j->b.tile / kernels->NR;
+        double work = (double)j->a.tile * (double)j->b.tile * (double)j->n_k;
+        if (j->a.n_tiles * j->b.n_tiles >= min_tiles || work < TILE_WORK)
+            return;
+        bool halve_b = j->a.n_tiles == 1 || (j->b.n_tiles > 1 && b_panels >= a_panels);
+        if (halve_b && b_panels > 1)
+            halve_tiles(&j->b, kernels->NR);
+        else if (a_panels > 1)
+            halve_tiles(&j->a, kernels->MR);
+        else
+            return;
+    }
+}
+
+/* Whether each tile packs the panels of B that it reads. A single row of tiles reads each once:
+ * then nothing is packed twice, as the other blocks of a problem that is cut don't read these
+ * panels either. More rows pack them again each, where the kernels allow it and L2 wouldn't keep
+ * them. */
+static bool tiles_pack_b(const oct_gemm_job *j, int64_t n) {
+    const oct_gemm_kernels *kernels = j->kernels;
+    if (j->a.n < j->problem->M)
+        return false;
+    size_t n_panels = (size_t)(j->n_steps * oct_ceil_div(n, kernels->NR));
+    bool again = j->a.n_tiles <= kernels->b_packs && j->n_k == j->problem->K && j->n_steps > 1 &&
+                 n_panels * b_stride(kernels, j->n_k) > B_SHARED;
+    return j->a.n_tiles == 1 || again;
+}
+
+/* Rows of B in a tile at most: where its sums wait for further steps of panels that it packs, they
+ * should do so in L2. */
+static int64_t max_columns(const oct_gemm_job *j, int64_t n) {
+    const oct_gemm_kernels *kernels = j->kernels;
+    int64_t columns = tile_rows(kernels, kernels->NC, kernels->NR, j->n_k);
+    if (kernels->NC_of_many > 0 && n > columns)
+        columns = tile_rows(kernels, kernels->NC_of_many, kernels->NR, j->n_k);
+    if (kernels->b_packs == 0 || j->n_k < j->problem->K || j->n_steps == 1 || !tiles_pack_b(j, n))
+        return columns;
+    int64_t fit = (int64_t)(ACC_KEPT / sizeof(float)) / (j->a.tile * kernels->NR) * kernels->NR;
+    return oct_min_i64(oct_max_i64(fit, kernels->NR), columns);
+}
+
+/* And a single column of tiles reads each panel of A once. */
+static void choose_packing(oct_gemm_job *j) {
+    j->b.by_tile = tiles_pack_b(j, j->b.n);
+    j->a.by_tile = !j->b.by_tile && j->b.n_tiles == 1 && j->b.n == j->problem->N;
+    if (j->a.by_tile)
+        j->a.n_groups = 0;
+    if (j->b.by_tile)
+        j->b.n_groups = 0;
+}
+
+static oct_gemm_job make_job(const oct_gemm_problem *p, const oct_gemm_kernels *kernels,
+                             const oct_gemm_cursor *at, const oct_gemm_extent *e,
+                             int64_t min_tiles) {
+    oct_gemm_job j = {
+        .problem = p, .kernels = kernels, .k = at->k, .n_k = oct_min_i64(e->k, p->K - at->k)};
+    j.n_steps = oct_ceil_div(j.n_k, kernels->k_step);
+    j.a = make_side(at->m, oct_min_i64(e->m, p->M - at->m), kernels->MR, a_stride(kernels, j.n_k),
+                    tile_rows(kernels, kernels->MC, kernels->MR, j.n_k));
+    const int64_t n = oct_min_i64(e->n, p->N - at->n);
+    j.b = make_side(at->n, n, kernels->NR, b_stride(kernels, j.n_k), max_columns(&j, n));
+    refine_tiles(&j, min_tiles);
+    choose_packing(&j);
+    return j;
+}
+
+static void clear_round(oct_gemm_round *r) {
+    r->n_jobs = r->n_packs = r->n_tiles = 0;
+    r->work = 0;
+    r->a_bytes = r->b_bytes = 0;
+}
+
+static void add_job(oct_gemm_round *r, oct_gemm_job j) {
+    j.a.offset = r->a_bytes;
+    j.b.offset = r->b_bytes;
+    j.first_pack = r->n_packs;
+    j.first_tile = r->n_tiles;
+    r->a_bytes += oct_gemm_packed_bytes(&j.a, j.n_steps);
+    r->b_bytes += oct_gemm_packed_bytes(&j.b, j.n_steps);
+    r->n_packs += j.n_steps * (j.a.n_groups + j.b.n_groups);
+    r->n_tiles += j.a.n_tiles * j.b.n_tiles;
+    r->work += (double)j.a.n * (double)j.b.n * (double)(j.n_k + 1);
+    r->jobs[r->n_jobs++] = j;
+}
+
+/* To the next of a dimension's parts; false, and back to the first, behind the last. */
+static bool advance(int64_t *at, int64_t part, int64_t whole) {
+    *at += part;
+    if (*at < whole)
+        return true;
+    *at = 0;
+    return false;
+}
+
+/* To the next block of a problem that is cut: K innermost, since its accumulators wait, or, where
+ * they wait in C, outermost; then M, then N, or N, then M. */
+static void advance_within(oct_gemm_cursor *at, const oct_gemm_problem *p,
+                           const oct_gemm_extent *e) {
+    const bool k_first = !oct_gemm_in_place(p);
+    if (k_first && advance(&at->k, e->k, p->K))
+        return;
+    if (e->n_first && advance(&at->n, e->n, p->N))
+        return;
+    if (advance(&at->m, e->m, p->M) || (!e->n_first && advance(&at->n, e->n, p->N)))
+        return;
+    if (!k_first && advance(&at->k, e->k, p->K))
+        return;
+    *at = (oct_gemm_cursor){.problem = at->problem + 1};
+}
+
+/* The last round was one block of the same problem: what it packed of A or B may serve again. */
+static void reuse_panels(oct_gemm_job *j, const oct_gemm_round *last) {
+    if (last->n_jobs != 1 || last->jobs[0].problem != j->problem || last->jobs[0].k != j->k)
+        return;
+    if (last->jobs[0].a.first == j->a.first)
+        j->a.n_groups = 0;
+    if (last->jobs[0].b.first == j->b.first)
+        j->b.n_groups = 0;
+}
+
+/* As many whole problems as fit; the one at the cursor fits for sure. */
+static void add_whole_problems(const oct_gemm_plan *plan, oct_gemm_cursor *at, oct_gemm_round *r) {
+    for (; at->problem < plan->n_problems && r->n_jobs < OCT_GEMM_MAX_JOBS; at->problem++) {
+        const oct_gemm_problem *p = &plan->problems[at->problem];
+        if (p->M <= 0 || p->N <= 0)
+            continue;
+        const oct_gemm_kernels *kernels = kernels_for(p, plan->mode);
+        oct_gemm_extent e = job_extent(plan, p, kernels);
+        if (is_cut(p, &e))
+            return;
+        int64_t min_tiles = plan->n_problems > 1 ? MIN_TILES_EACH : MIN_TILES;
+        oct_gemm_job j = make_job(p, kernels, &(oct_gemm_cursor){0}, &e, min_tiles);
+        bool fits = r->a_bytes + oct_gemm_packed_bytes(&j.a, j.n_steps) <= A_BUDGET &&
+                    r->b_bytes + oct_gemm_packed_bytes(&j.b, j.n_steps) <= B_BUDGET;
+        if (r->n_jobs > 0 && !fits)
+            return;
+        add_job(r, j);
+    }
+}
+
+/* Plans the next round; false at the end. `r` holds the round before. */
+bool oct_gemm_next_round(const oct_gemm_plan *plan, oct_gemm_cursor *at, oct_gemm_round *r) {
+    while (at->problem < plan->n_problems &&
+           (plan->problems[at->problem].M <= 0 || plan->problems[at->problem].N <= 0))
+        at->problem++;
+    if (at->problem >= plan->n_problems)
+        return false;
+    const oct_gemm_problem *p = &plan->problems[at->problem];
+    const oct_gemm_kernels *kernels = kernels_for(p, plan->mode);
+    oct_gemm_extent e = job_extent(plan, p, kernels);
+    if (!is_cut(p, &e)) {
+        clear_round(r);
+        add_whole_problems(plan, at, r);
+        return true;
+    }
+    oct_gemm_job j = make_job(p, kernels, at, &e, MIN_TILES);
+    reuse_panels(&j, r);
+    clear_round(r);
+    add_job(r, j);
+    advance_within(at, p, &e);
+    return true;
+}
+
+/* Bytes of one side's panels in the largest job of a problem. Where a dimension of the side is cut,
+ * a problem a little smaller may fill the side's budget. */
+static size_t side_bytes(int64_t job_rows, int64_t panel_rows, size_t panel_bytes, size_t budget,
+                         bool side_is_cut) {
+    size_t n = (size_t)oct_ceil_div(job_rows, panel_rows) * panel_bytes;
+    return side_is_cut ? max_size(n, budget) : n;
+}
+
+static size_t scratch_floats(const oct_gemm_problem *p, const oct_gemm_kernels *kernels) {
+    const int64_t MR = kernels->MR, NR = kernels->NR;
+    int64_t at_once = MR * NR; /* in place, K = 0 still stores zeros through it */
+    if (kernels->multiply_block)
+        at_once = oct_max_i64(MR * kernels->NC, NR * kernels->MC) * MAX_WIDER;
+    if (p->K <= kernels->k_step || (oct_gemm_in_place(p) && !kernels->multiply_block))
+        return (size_t)at_once;
+    int64_t rows = oct_min_i64(oct_ceil_div(p->M, MR) * MR, kernels->MC * MAX_WIDER);
+    int64_t cols = oct_min_i64(oct_ceil_div(p->N, NR) * NR, kernels->NC * MAX_WIDER);
+    return (size_t)oct_max_i64(at_once, rows * cols);
+}
+
+static oct_gemm_layout measure_problem(const oct_gemm_plan *plan, const oct_gemm_problem *p) {
+    const oct_gemm_kernels *kernels = kernels_for(p, plan->mode);
+    const oct_gemm_extent e = job_extent(plan, p, kernels);
+    const size_t n_steps = (size_t)oct_ceil_div(e.k, kernels->k_step);
+    const size_t a = a_stride(kernels, e.k), b = b_stride(kernels, e.k);
+    const bool k_is_cut = e.k < p->K, waits = k_is_cut && !oct_gemm_in_place(p);
+    const size_t a_budget = max_size(A_BUDGET, kernels->a_beside); /* a smaller one's, then */
+    return (oct_gemm_layout){
+        .a_bytes = side_bytes(e.m, kernels->MR, n_steps * a, a_budget, k_is_cut || e.m < p->M),
+        .b_bytes = side_bytes(e.n, kernels->NR, n_steps * b, B_BUDGET, k_is_cut || e.n < p->N),
+        .acc_bytes = waits ? align_up((size_t)(e.m * e.n) * sizeof(float)) : 0,
+        .scratch_bytes = align_up(scratch_floats(p, kernels) * sizeof(float)),
+        .panel_bytes = max_size(a, b)};
+}
+
+static oct_gemm_layout larger_of_each(oct_gemm_layout x, oct_gemm_layout y) {
+    return (oct_gemm_layout){.a_bytes = max_size(x.a_bytes, y.a_bytes),
+                             .b_bytes = max_size(x.b_bytes, y.b_bytes),
+                             .acc_bytes = max_size(x.acc_bytes, y.acc_bytes),
+                             .scratch_bytes = max_size(x.scratch_bytes, y.scratch_bytes),
+                             .panel_bytes = max_size(x.panel_bytes, y.panel_bytes)};
+}
+
+/* What a problem or a smaller one needs: few rows have kernels of their own. */
+static oct_gemm_layout measure_up_to(const oct_gemm_plan *plan, const oct_gemm_problem *p) {
+    const oct_kernels *table = oct_kernels_current();
+    const int64_t few[] = {2, 1, table->gemm_aligned ? table->gemm_skinny->MR : 1};
+    oct_gemm_layout l = measure_problem(plan, p);
+    for (size_t i = 0; i < sizeof few / sizeof few[0]; i++) {
+        oct_gemm_problem q = *p;
+        q.M = oct_min_i64(p->M, few[i]);
+        l = larger_of_each(l, measure_problem(plan, &q));
+    }
+    return l;
+}
+
+/* Adds up what the problems could need, without regard to how they'd share rounds, whether a panel
+ * is kept, or how tiles are cut: so the layout of a problem is large enough for any that is smaller
+ * in some dimensions and else alike, as gemm.h promises. */
+oct_gemm_layout oct_gemm_measure(const oct_gemm_plan *plan) {
+    oct_gemm_layout l = {0};
+    size_t largest_a = A_BUDGET, largest_b = B_BUDGET;
+    for (int64_t i = 0; i < plan->n_problems; i++) {
+        const oct_gemm_problem *p = &plan->problems[i];
+        if (p->M <= 0 || p->N <= 0)
+            continue;
+        const oct_gemm_layout one = measure_up_to(plan, p);
+        const size_t a_bytes = l.a_bytes + one.a_bytes, b_bytes = l.b_bytes + one.b_bytes;
+        largest_a = max_size(largest_a, one.a_bytes);
+        largest_b = max_size(largest_b, one.b_bytes);
+        l = larger_of_each(l, one);
+        l.a_bytes = a_bytes;
+        l.b_bytes = b_bytes;
+    }
+    /* A round holds no more than a budget, or one job. */
+    l.a_bytes = l.a_bytes < largest_a ? l.a_bytes : largest_a;
+    l.b_bytes = l.b_bytes < largest_b ? l.b_bytes : largest_b;
+    return l;
+}

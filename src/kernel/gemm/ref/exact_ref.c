@@ -1,0 +1,116 @@
+/* The product's kernels in plain C: the specification of `exact` (gemm.h) for one panel pair. */
+#include <math.h>
+#include <octet/format.h>
+
+#include "base/checked.h"
+#include "kernel/gemm/kernels.h"
+
+enum { MR = 4, NR = 8 };
+
+/* The stored matrix holds (r,k) at row p, column q. */
+typedef struct position {
+    int64_t p, q;
+} position;
+
+static position locate(const oct_operand *x, int64_t r, int64_t k) {
+    return x->layout == OCT_K_CONTIGUOUS ? (position){r, k} : (position){k, r};
+}
+
+static float scale_of(const oct_operand *x, int64_t r, position at) {
+    switch (x->scaling) {
+    case OCT_SCALING_MX: {
+        int64_t i = at.p / x->block_rows * x->ld_scales + at.q / OCT_MX_BLOCK;
+        return oct_e8m0_decode(((const uint8_t *)x->scales)[i]);
+    }
+    case OCT_SCALING_TENSOR:
+        return ((const float *)x->scales)[0];
+    case OCT_SCALING_ROW:
+        return ((const float *)x->scales)[r];
+    case OCT_SCALING_NONE:
+        break;
+    }
+    return 1;
+}
+
+/* Element (r,k) as fp32, the scale folded in with one rounding: both factors are exact. */
+static float element(const oct_operand *x, const float *table, int64_t r, int64_t k) {
+    position at = locate(x, r, k);
+    int64_t i = at.p * x->ld + at.q;
+    float value;
+    if (x->dtype == OCT_F32)
+        value = ((const float *)x->data)[i];
+    else if (x->dtype == OCT_BF16)
+        value = oct_bf16_decode(((const uint16_t *)x->data)[i]);
+    else
+        value = table[((const uint8_t *)x->data)[i]];
+    return x->scaling == OCT_SCALING_NONE ? value : value * scale_of(x, r, at);
+}
+
+static void pack(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
+                 float *panel, int64_t width) {
+    float table[256] = {0};
+    if (x->dtype != OCT_F32 && x->dtype != OCT_BF16)
+        for (int code = 0; code < 256; code++)
+            table[code] = oct_fp8_decode(x->dtype, (uint8_t)code);
+    for (int64_t i = 0; i < kc; i++)
+        for (int64_t r = 0; r < width; r++)
+            panel[i * width + r] = r < n_rows ? element(x, table, row + r, k + i) : 0;
+}
+
+static void pack_a(const oct_operand *a, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
+                   void *panel) {
+    pack(a, row, n_rows, k, kc, panel, MR);
+}
+
+static void pack_b(const oct_operand *b, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
+                   void *panel) {
+    pack(b, row, n_rows, k, kc, panel, NR);
+}
+
+static void multiply(const void *a_panel, const void *b_panel, int64_t kc, float *acc,
+                     int64_t ld_acc, int64_t n_rows, int64_t n_cols, oct_accumulate accumulate) {
+    const float *a = a_panel, *b = b_panel;
+    for (int64_t i = 0; i < n_rows; i++)
+        for (int64_t j = 0; j < n_cols; j++) {
+            float s = 0, *out = &acc[i * ld_acc + j];
+            for (int64_t k = 0; k < kc; k++)
+                s = fmaf(a[k * MR + i], b[k * NR + j], s);
+            *out = accumulate == OCT_ADD_TO_OUTPUT ? *out + s : s;
+        }
+}
+
+static void store(const float *acc, int64_t ld_acc, int64_t n_rows, int64_t n_cols, void *c,
+                  oct_dtype c_dtype, int64_t ld_c, oct_accumulate accumulate, const float *bias,
+                  oct_dtype sum_dtype) {
+    float *c_f32 = c;
+    uint16_t *c_bf16 = c;
+    for (int64_t i = 0; i < n_rows; i++)
+        for (int64_t j = 0; j < n_cols; j++) {
+            float t = acc[i * ld_acc + j];
+            if (sum_dtype == OCT_BF16)
+                t = oct_bf16_decode(oct_bf16_encode(t));
+            int64_t at = i * ld_c + j;
+            if (accumulate == OCT_ADD_TO_OUTPUT)
+                t = (c_dtype == OCT_F32 ? c_f32[at] : oct_bf16_decode(c_bf16[at])) + t;
+            if (bias)
+                t = t + bias[j];
+            if (c_dtype == OCT_F32)
+                c_f32[at] = t;
+            else
+                c_bf16[at] = oct_bf16_encode(t);
+        }
+}
+
+const oct_gemm_kernels oct_gemm_kernels_ref = {
+    .MR = MR,
+    .NR = NR,
+    .MC = 16 * MR,
+    .NC = 32 * NR,
+    .k_step = OCT_GEMM_K_CHUNK,
+    .a_bytes_per_k = MR * sizeof(float),
+    .b_bytes_per_k = NR * sizeof(float),
+    .pack_a = pack_a,
+    .pack_b = pack_b,
+    .multiply = multiply,
+    .store = store,
+};

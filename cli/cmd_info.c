@@ -26,9 +26,9 @@ static void print_cpu(void) {
            cpu.amx_bf16 ? " amx-bf16" : "");
     printf("kernels: %s\n", oct_cpu_level_name(kernels->features.level));
     printf("OCTET_CPU: %s\n", cap && *cap ? cap : "not set");
-    printf("8-bit product: %s\n", !oct_gemm_supports(OCT_GEMM_ALIGNED) ? "exact"
-                                  : kernels->features.amx_bf16         ? "aligned (AMX-BF16)"
-                                                                       : "aligned (AVX512-VNNI)");
+    printf("8-bit product: %s\n", !oct_gemm_supports(OCT_GEMM_FAST) ? "exact"
+                                  : kernels->features.amx_bf16      ? "aligned (AMX-BF16)"
+                                                                    : "aligned (AVX512-VNNI)");
 }
 
 static void print_threads(void) {

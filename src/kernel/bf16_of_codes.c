@@ -47,7 +47,7 @@ static const uint16_t words_hif8[128] = {
 
 /* clang-format on */
 
-const uint16_t *oct_code_words(oct_dtype format) {
+const uint16_t *oct_bf16_of_codes(oct_dtype format) {
     if (format == OCT_E4M3)
         return words_e4m3;
     return format == OCT_E5M2 ? words_e5m2 : words_hif8;

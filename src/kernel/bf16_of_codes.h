@@ -8,6 +8,6 @@
 /* words[c], c = 0 .. 127, is the upper half of the fp32 that code c of `format` (E4M3, E5M2, HIF8)
  * decodes to; the lower half is 0. Codes 128 .. 255 are these with the sign bit, but HiF8's 0x80,
  * which is NaN. */
-const uint16_t *oct_code_words(oct_dtype format);
+const uint16_t *oct_bf16_of_codes(oct_dtype format);
 
 #endif

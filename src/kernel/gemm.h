@@ -24,7 +24,7 @@
 
 #define OCT_GEMM_K_CHUNK 512
 
-typedef enum oct_gemm_mode { OCT_GEMM_AUTO, OCT_GEMM_EXACT, OCT_GEMM_ALIGNED } oct_gemm_mode;
+typedef enum oct_gemm_mode { OCT_GEMM_AUTO, OCT_GEMM_EXACT, OCT_GEMM_FAST } oct_gemm_mode;
 
 typedef enum oct_layout {
     OCT_K_CONTIGUOUS, /* element (r,k) at data[r * ld + k] */

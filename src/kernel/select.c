@@ -31,15 +31,15 @@ oct_kernels oct_kernels_select(oct_cpu_features features) {
 #endif
 #ifdef OCT_HAVE_AVX512_VNNI
     if (features.level >= OCT_CPU_AVX512 && features.avx512_vnni && features.avx512_vbmi) {
-        kernels.gemm_aligned = &oct_gemm_aligned_kernels_avx512;
-        kernels.gemm_skinny = &oct_gemm_skinny_kernels_avx512;
-        kernels.gemm_skinniest = &oct_gemm_skinny_kernels_avx512;
+        kernels.gemm_fast = &oct_gemm_kernels_vnni;
+        kernels.gemm_few_rows = &oct_gemm_kernels_few_rows_avx512;
+        kernels.gemm_fewest_rows = &oct_gemm_kernels_few_rows_avx512;
     }
 #endif
 #ifdef OCT_HAVE_AMX
-    if (kernels.gemm_aligned && features.amx_bf16) {
-        kernels.gemm_aligned = &oct_gemm_aligned_kernels_amx;
-        kernels.gemm_skinny = &oct_gemm_skinny_kernels_amx;
+    if (kernels.gemm_fast && features.amx_bf16) {
+        kernels.gemm_fast = &oct_gemm_kernels_amx;
+        kernels.gemm_few_rows = &oct_gemm_kernels_few_rows_amx;
         kernels.features.amx_bf16 = true;
     }
 #endif
@@ -47,7 +47,7 @@ oct_kernels oct_kernels_select(oct_cpu_features features) {
 }
 
 const char *oct_kernels_name(const oct_kernels *kernels) {
-    if (!kernels->gemm_aligned)
+    if (!kernels->gemm_fast)
         return oct_cpu_level_name(kernels->features.level);
     return kernels->features.amx_bf16 ? "avx512+amx" : "avx512+vnni";
 }

@@ -11,11 +11,11 @@ typedef struct oct_kernels {
     const oct_quantize_kernels *quantize;
     const struct oct_elementwise_kernels *elementwise; /* kernel/elementwise.h */
     const struct oct_gemm_kernels *gemm; /* exact; kernel/gemm_kernels.h, used by gemm.c alone */
-    /* Aligned, of at most their MR rows of A; and of one row, or two by E4M3; where gemm_aligned
+    /* Aligned, of at most their MR rows of A; and of one row, or two by E4M3; where gemm_fast
      * is. */
-    const struct oct_gemm_kernels *gemm_skinny, *gemm_skinniest;
+    const struct oct_gemm_kernels *gemm_few_rows, *gemm_fewest_rows;
     const struct oct_gemm_kernels
-        *gemm_aligned; /* NULL where the CPU lacks AVX512-VNNI, VBMI or GFNI */
+        *gemm_fast; /* NULL where the CPU lacks AVX512-VNNI, VBMI or GFNI */
 } oct_kernels;
 
 /* Pure: the table for these features. Tests build one for every level that the CPU has. */

@@ -217,7 +217,7 @@ static const char *const scale_modes[] = {[OCT_SCALE_FLOOR] = "floor",
                                           [OCT_SCALE_EVEN] = "even",
                                           [OCT_SCALE_RCEIL] = "rceil"};
 static const char *const gemm_modes[] = {
-    [OCT_GEMM_AUTO] = "auto", [OCT_GEMM_EXACT] = "exact", [OCT_GEMM_ALIGNED] = "aligned"};
+    [OCT_GEMM_AUTO] = "auto", [OCT_GEMM_EXACT] = "exact", [OCT_GEMM_FAST] = "aligned"};
 
 static int find_name(const char *name, const char *const *names, int n) {
     for (int i = 0; i < n; i++)

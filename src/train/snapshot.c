@@ -22,7 +22,7 @@ char *oct_trainer_checkpoint_folder(const oct_trainer *t) {
 const char *oct_trainer_gemm_name(const oct_job *job) {
     if (strcmp(job->quantize.linear.mx.gemm, "auto") != 0)
         return job->quantize.linear.mx.gemm;
-    return oct_gemm_supports(OCT_GEMM_ALIGNED) ? "aligned" : "exact";
+    return oct_gemm_supports(OCT_GEMM_FAST) ? "aligned" : "exact";
 }
 
 static bool is_model_only(const oct_trainer *t) {

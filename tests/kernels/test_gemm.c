@@ -319,7 +319,7 @@ static size_t product_sets(kernel_set sets[MAX_KERNEL_SETS]) {
         bool known = false;
         for (size_t k = 0; k < n; k++)
             known = known || (all[i].kernels.gemm == sets[k].kernels.gemm &&
-                              all[i].kernels.gemm_aligned == sets[k].kernels.gemm_aligned);
+                              all[i].kernels.gemm_fast == sets[k].kernels.gemm_fast);
         if (!known)
             sets[n++] = all[i];
     }
@@ -640,7 +640,7 @@ static void given_any_operands_exact_products_meet_the_error_bound(void **state)
 
 static void given_any_operands_aligned_products_meet_the_error_bound(void **state) {
     (void)state;
-    check_mode_bound(OCT_GEMM_ALIGNED, "aligned");
+    check_mode_bound(OCT_GEMM_FAST, "aligned");
 }
 
 /* In turn, each set that has aligned products. */
@@ -650,7 +650,7 @@ static void for_each_aligned_set(void (*check)(const char *set)) {
     const oct_kernels before = *oct_kernels_current();
     for (size_t k = 0; k < n_sets; k++) {
         oct_kernels_use(sets[k].kernels);
-        if (oct_gemm_supports(OCT_GEMM_ALIGNED))
+        if (oct_gemm_supports(OCT_GEMM_FAST))
             check(sets[k].name);
         else
             printf("SKIPPED: %s has no aligned product\n", sets[k].name);
@@ -686,7 +686,7 @@ static void check_tiny_scales(const char *set) {
                               .stream = 680000 + (uint64_t)i * 100};
             test_problem t = make_problem(&s);
             make_scales_tiny(&t, s.stream);
-            run_problems(&(test_problem *){&t}, 1, OCT_GEMM_ALIGNED);
+            run_problems(&(test_problem *){&t}, 1, OCT_GEMM_FAST);
             check_bound(&t, set);
             free_problem(&t);
             n_run++;
@@ -716,7 +716,7 @@ static void check_few_rows(const char *set) {
                           .accumulate = OCT_OVERWRITE,
                           .where = (placement)(i % N_PLACEMENTS),
                           .stream = 650000 + i * 100};
-        error_sums sums = check_one_bound(&s, OCT_GEMM_ALIGNED, set);
+        error_sums sums = check_one_bound(&s, OCT_GEMM_FAST, set);
         if (s.fill == ORDINARY && s.M * s.N > 64)
             check_whole(&sums, s.K, set);
     }
@@ -745,12 +745,12 @@ static void check_aligned_is_stable(const char *set) {
                           .stream = 700000 + i * 100};
         problems[i] = make_problem(&s);
         list[i] = &problems[i];
-        run_problems(&list[i], 1, OCT_GEMM_ALIGNED);
+        run_problems(&list[i], 1, OCT_GEMM_FAST);
         memcpy(problems[i].c_expected, problems[i].c.data, problems[i].c.n_bytes);
     }
     for (int threads = 1; threads <= 3; threads++) {
         oct_threads_set(threads);
-        run_problems(list, N, OCT_GEMM_ALIGNED);
+        run_problems(list, N, OCT_GEMM_FAST);
         for (int i = 0; i < N; i++)
             check_exact(&problems[i], set, threads);
     }
@@ -780,16 +780,16 @@ static void check_rounded_sums(const char *set) {
         plain.ld_c = s.N;
         plain.accumulate = OCT_OVERWRITE;
         plain.sum_dtype = OCT_F32;
-        void *workspace = oct_malloc(oct_gemm_workspace(&plain, 1, OCT_GEMM_ALIGNED));
+        void *workspace = oct_malloc(oct_gemm_workspace(&plain, 1, OCT_GEMM_FAST));
         assert_true(sums && workspace);
-        oct_gemm(&plain, 1, OCT_GEMM_ALIGNED, workspace);
+        oct_gemm(&plain, 1, OCT_GEMM_FAST, workspace);
         memcpy(t.c.data, t.c_before, t.c.n_bytes);
         for (int64_t r = 0; r < s.M; r++)
             for (int64_t k = 0; k < s.N; k++)
                 ((float *)(void *)t.c.data)[r * t.problem.ld_c + k] +=
                     oct_bf16_decode(oct_bf16_encode(sums[r * s.N + k]));
         memcpy(t.c_expected, t.c.data, t.c.n_bytes);
-        run_problems(list, 1, OCT_GEMM_ALIGNED);
+        run_problems(list, 1, OCT_GEMM_FAST);
         check_exact(&t, set, oct_threads());
         free_problem(&t);
         oct_free(sums);
@@ -826,10 +826,10 @@ static void check_blocks(const oct_gemm_problem *p, const char *set) {
     enum { BLOCK = 224 }; /* whole panels in every set; the shapes leave no few rows */
     static float small[BLOCK * BLOCK];
     float *c = p->c, *before = oct_malloc_array((size_t)(p->M * p->N), sizeof(float));
-    void *workspace = oct_malloc(oct_gemm_workspace(p, 1, OCT_GEMM_ALIGNED));
+    void *workspace = oct_malloc(oct_gemm_workspace(p, 1, OCT_GEMM_FAST));
     assert_true(before && workspace);
     memcpy(before, c, (size_t)(p->M * p->N) * sizeof(float));
-    oct_gemm(p, 1, OCT_GEMM_ALIGNED, workspace);
+    oct_gemm(p, 1, OCT_GEMM_FAST, workspace);
     for (int64_t i = 0; i < p->M; i += BLOCK)
         for (int64_t j = 0; j < p->N; j += BLOCK) {
             oct_gemm_problem q = *p;
@@ -841,7 +841,7 @@ static void check_blocks(const oct_gemm_problem *p, const char *set) {
             q.ld_c = BLOCK;
             for (int64_t r = 0; r < q.M; r++)
                 memcpy(small + r * BLOCK, before + (i + r) * p->N + j, (size_t)q.N * sizeof(float));
-            oct_gemm(&q, 1, OCT_GEMM_ALIGNED, workspace);
+            oct_gemm(&q, 1, OCT_GEMM_FAST, workspace);
             for (int64_t r = 0; r < q.M; r++)
                 for (int64_t k = 0; k < q.N; k++)
                     assert_that(same_float(small[r * BLOCK + k], c[(i + r) * p->N + j + k]),
@@ -934,9 +934,9 @@ static void check_picked_codes(const kernel_set *set, operand_spec spec, int64_t
                               .ld_c = N};
         p.a.data = a_codes + first * a.operand.ld;
         p.a.scales = (const uint8_t *)a.operand.scales + first * a.operand.ld_scales;
-        void *workspace = oct_malloc(oct_gemm_workspace(&p, 1, OCT_GEMM_ALIGNED));
+        void *workspace = oct_malloc(oct_gemm_workspace(&p, 1, OCT_GEMM_FAST));
         assert_non_null(workspace);
-        oct_gemm(&p, 1, OCT_GEMM_ALIGNED, workspace);
+        oct_gemm(&p, 1, OCT_GEMM_FAST, workspace);
         oct_free(workspace);
     }
     for (int64_t k = 0; k < K; k++)
@@ -971,7 +971,7 @@ static void given_codes_of_every_kind_kernels_that_do_not_round_hold_their_value
     oct_kernels before = *oct_kernels_current();
     for (size_t k = 0; k < n_sets; k++) {
         oct_kernels_use(sets[k].kernels);
-        for (int i = 4; i < N_SPECS && oct_gemm_supports(OCT_GEMM_ALIGNED); i++)
+        for (int i = 4; i < N_SPECS && oct_gemm_supports(OCT_GEMM_FAST); i++)
             check_picked_codes_of(&sets[k], specs[i]);
     }
     oct_kernels_use(before);

@@ -25,8 +25,8 @@ TABLES = [("src/kernel/quantize.h", "oct_quantize_kernels", "quantizers",
           ("src/kernel/elementwise.h", "oct_elementwise_kernels", "elementwise",
            ["elementwise_kernels_ref", "elementwise_kernels_avx2", "elementwise_kernels_avx512"]),
           ("src/kernel/gemm/kernels.h", "oct_gemm_kernels", "products",
-           ["gemm_kernels_ref", "gemm_kernels_avx2", "gemm_kernels_avx512", "gemm_aligned_kernels_avx512",
-            "gemm_skinny_kernels_avx512", "gemm_aligned_kernels_amx", "gemm_skinny_kernels_amx"])]
+           ["gemm_kernels_ref", "gemm_kernels_avx2", "gemm_kernels_avx512", "gemm_kernels_vnni",
+            "gemm_kernels_few_rows_avx512", "gemm_kernels_amx", "gemm_kernels_few_rows_amx"])]
 AREAS = {"oct_codes_multiply": "products"}
 
 # What an argument is when it counts for nothing, by its type or as "name: value".
@@ -140,7 +140,7 @@ SHAPES = {
 # Arguments whose value can't change what a test could see, or that need memory which isn't there.
 EQUIVALENT = {("multiply_block", "output"),
               # of at most one panel of rows of A: the first row is 0
-              ("gemm_skinny_kernels_avx512.pack_a", "row"), ("gemm_skinny_kernels_amx.pack_a", "row")}
+              ("gemm_kernels_few_rows_avx512.pack_a", "row"), ("gemm_kernels_few_rows_amx.pack_a", "row")}
 NUMBER = re.compile(r"u?int(?:\d+_t)?|float|size_t|oct_status|oct_dtype")
 SIZES = {"rows", "cols", "n_rows", "n", "n_total", "kc", "M", "N", "K", "D", "dims", "n_cols"}
 

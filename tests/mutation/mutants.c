@@ -65,8 +65,8 @@ static bool is_run_here(const mutation *m) {
     for (size_t s = 0; s < n_sets; s++) {
         const oct_kernels *k = &sets[s].kernels;
         if (m->table == k->quantize || m->table == k->elementwise || m->table == k->gemm ||
-            m->table == k->gemm_aligned || m->table == k->gemm_skinny ||
-            m->table == k->gemm_skinniest)
+            m->table == k->gemm_fast || m->table == k->gemm_few_rows ||
+            m->table == k->gemm_fewest_rows)
             return true;
     }
     return !m->entry;

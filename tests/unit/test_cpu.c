@@ -79,7 +79,7 @@ static void given_any_features_the_table_is_whole(void **state) {
             assert_non_null(kernels.gemm);
             assert_non_null(kernels.elementwise);
             if (!(f.avx512_vnni && f.avx512_vbmi))
-                assert_null(kernels.gemm_aligned);
+                assert_null(kernels.gemm_fast);
             assert_int_equal(kernels.features.level, level);
             /* Each level has products and quantizers of its own. */
             assert_true(kernels.gemm != below.gemm);
@@ -93,7 +93,7 @@ static void given_other_bits_the_table_has_another_name(void **state) {
     oct_kernels plain = oct_kernels_select((oct_cpu_features){.level = OCT_CPU_REF});
     assert_string_equal(oct_kernels_name(&plain), "ref");
     oct_kernels all = oct_kernels_select(oct_cpu_detect());
-    if (!all.gemm_aligned) {
+    if (!all.gemm_fast) {
         printf("SKIPPED: this CPU has no aligned product\n");
         return;
     }
@@ -101,7 +101,7 @@ static void given_other_bits_the_table_has_another_name(void **state) {
     capped.amx_bf16 = false;
     oct_kernels vnni = oct_kernels_select(capped);
     assert_string_equal(oct_kernels_name(&vnni), "avx512+vnni");
-    assert_int_equal(all.gemm_aligned != vnni.gemm_aligned,
+    assert_int_equal(all.gemm_fast != vnni.gemm_fast,
                      strcmp(oct_kernels_name(&all), "avx512+vnni") != 0);
 }
 

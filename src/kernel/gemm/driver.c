@@ -426,5 +426,5 @@ void oct_gemm(const oct_gemm_problem *problems, int64_t n_problems, oct_gemm_mod
 }
 
 bool oct_gemm_supports(oct_gemm_mode mode) {
-    return mode != OCT_GEMM_ALIGNED || oct_kernels_current()->gemm_aligned != NULL;
+    return mode != OCT_GEMM_FAST || oct_kernels_current()->gemm_fast != NULL;
 }

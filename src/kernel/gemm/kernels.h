@@ -18,7 +18,7 @@
  *
  * Invariants that make `exact` the same bits everywhere: an element's sum depends on its own rows
  * of A and B only; `multiply` starts every step from 0 and adds the finished step to the
- * accumulator once. Two kinds of panels exist: fp32 (`exact`, all sets) and whatever the `aligned`
+ * accumulator once. Two kinds of panels exist: fp32 (`exact`, all sets) and whatever a `fast`
  * set packs into its bytes (int16, row scales, residuals); the driver treats both as bytes. */
 #ifndef OCT_KERNEL_GEMM_KERNELS_H
 #define OCT_KERNEL_GEMM_KERNELS_H
@@ -109,11 +109,11 @@ typedef struct oct_gemm_kernels {
 } oct_gemm_kernels;
 
 extern const oct_gemm_kernels oct_gemm_kernels_ref, oct_gemm_kernels_avx2, oct_gemm_kernels_avx512;
-/* OCT_GEMM_ALIGNED: 8-bit operands, AVX512-VNNI (and VBMI). */
-extern const oct_gemm_kernels oct_gemm_aligned_kernels_avx512;
+/* OCT_GEMM_FAST: 8-bit operands, AVX512-VNNI (and VBMI). */
+extern const oct_gemm_kernels oct_gemm_kernels_vnni;
 /* The same mode for at most MR rows of A and a B whose K is contiguous (VBMI). */
-extern const oct_gemm_kernels oct_gemm_skinny_kernels_avx512;
+extern const oct_gemm_kernels oct_gemm_kernels_few_rows_avx512;
 /* Both in AMX-BF16 tiles. */
-extern const oct_gemm_kernels oct_gemm_aligned_kernels_amx, oct_gemm_skinny_kernels_amx;
+extern const oct_gemm_kernels oct_gemm_kernels_amx, oct_gemm_kernels_few_rows_amx;
 
 #endif

@@ -36,12 +36,12 @@ static bool is_8bit(const oct_operand *x) {
 
 static const oct_gemm_kernels *kernels_for(const oct_gemm_problem *p, oct_gemm_mode mode) {
     const oct_kernels *table = oct_kernels_current();
-    if (mode == OCT_GEMM_EXACT || !table->gemm_aligned || !is_8bit(&p->a) || !is_8bit(&p->b))
+    if (mode == OCT_GEMM_EXACT || !table->gemm_fast || !is_8bit(&p->a) || !is_8bit(&p->b))
         return table->gemm;
-    if (p->b.layout != OCT_K_CONTIGUOUS || p->M > table->gemm_skinny->MR)
-        return table->gemm_aligned;
-    const bool is_skinniest = p->M == 1 || (p->M == 2 && p->b.dtype == OCT_E4M3);
-    return is_skinniest ? table->gemm_skinniest : table->gemm_skinny;
+    if (p->b.layout != OCT_K_CONTIGUOUS || p->M > table->gemm_few_rows->MR)
+        return table->gemm_fast;
+    const bool is_fewest = p->M == 1 || (p->M == 2 && p->b.dtype == OCT_E4M3);
+    return is_fewest ? table->gemm_fewest_rows : table->gemm_few_rows;
 }
 
 static bool is_cut(const oct_gemm_problem *p, const oct_gemm_extent *e) {
@@ -352,7 +352,7 @@ static oct_gemm_layout larger_of_each(oct_gemm_layout x, oct_gemm_layout y) {
 /* What a problem or a smaller one needs: few rows have kernels of their own. */
 static oct_gemm_layout measure_up_to(const oct_gemm_plan *plan, const oct_gemm_problem *p) {
     const oct_kernels *table = oct_kernels_current();
-    const int64_t few[] = {2, 1, table->gemm_aligned ? table->gemm_skinny->MR : 1};
+    const int64_t few[] = {2, 1, table->gemm_fast ? table->gemm_few_rows->MR : 1};
     oct_gemm_layout l = measure_problem(plan, p);
     for (size_t i = 0; i < sizeof few / sizeof few[0]; i++) {
         oct_gemm_problem q = *p;

@@ -10,21 +10,21 @@
 #include "kernel/gemm/avx512/e4m3_by_bits.h"
 
 /* What was seen of codes so far. */
-typedef struct oct_amx_sightings {
+typedef struct oct_codes_seen {
     __m512i uppers;    /* all bits of the upper bytes of words */
     __m512i nan_codes; /* HiF8's, as bytes that aren't zero */
-} oct_amx_sightings;
+} oct_codes_seen;
 
 /* What decoding needs in registers. */
-typedef struct oct_amx_decoder {
-    oct_word_table words;
+typedef struct oct_biased_decoder {
+    oct_bf16_table words;
     __m512i sign;
-} oct_amx_decoder;
+} oct_biased_decoder;
 
 /* Words as described above; those that aren't finite keep 0x7f as their upper byte, whose bit 5 no
  * other has. */
-OCT_INLINE oct_word_table oct_amx_words_make(oct_dtype format) {
-    oct_word_table t = oct_word_table_make(format);
+OCT_INLINE oct_bf16_table oct_biased_table_make(oct_dtype format) {
+    oct_bf16_table t = oct_bf16_table_make(format);
     for (int i = 0; i < 2; i++) {
         const __mmask64 zero = _mm512_testn_epi8_mask(t.high[i], t.high[i]);
         const __mmask64 finite = _mm512_cmplt_epu8_mask(t.high[i], _mm512_set1_epi8(0x7f));
@@ -35,17 +35,17 @@ OCT_INLINE oct_word_table oct_amx_words_make(oct_dtype format) {
     return t;
 }
 
-OCT_INLINE oct_amx_decoder oct_amx_decoder_make(const oct_word_table *words) {
+OCT_INLINE oct_biased_decoder oct_biased_decoder_make(const oct_bf16_table *words) {
     __m512i sign = _mm512_set1_epi8((char)0x80);
     __asm__(""
             : "+v"(sign)); /* kept in a register, or the compiler would make it again and again */
-    return (oct_amx_decoder){*words, sign};
+    return (oct_biased_decoder){*words, sign};
 }
 
 /* 64 codes to words: of the lower and the upper eight codes of each quarter. */
-OCT_INLINE void oct_amx_decode(const oct_amx_decoder *t, __m512i codes, __m512i lower_drop,
-                               __m512i upper_drop, __m512i *lower, __m512i *upper,
-                               oct_amx_sightings *s) {
+OCT_INLINE void oct_biased_decode(const oct_biased_decoder *t, __m512i codes, __m512i lower_drop,
+                                  __m512i upper_drop, __m512i *lower, __m512i *upper,
+                                  oct_codes_seen *s) {
     __m512i low = _mm512_permutex2var_epi8(t->words.low[0], codes, t->words.low[1]);
     __m512i high = _mm512_permutex2var_epi8(t->words.high[0], codes, t->words.high[1]);
     s->uppers = _mm512_or_si512(s->uppers, high);
@@ -57,18 +57,18 @@ OCT_INLINE void oct_amx_decode(const oct_amx_decoder *t, __m512i codes, __m512i 
     *upper = _mm512_subs_epi16(_mm512_unpackhi_epi8(low, high), upper_drop);
 }
 
-/* The same for E4M3's normal codes, with linear.h's rules: the exponent is 152 more, 120 and
+/* The same for E4M3's normal codes, with e4m3_by_bits.h's rules: the exponent is 152 more, 120 and
  * OCT_AMX_BIAS. */
-OCT_INLINE void oct_amx_decode_normal(__m512i codes, __m512i lower_drop, __m512i upper_drop,
-                                      __m512i *lower, __m512i *upper) {
-    __m512i low = oct_linear_low(codes);
+OCT_INLINE void oct_biased_decode_e4m3(__m512i codes, __m512i lower_drop, __m512i upper_drop,
+                                       __m512i *lower, __m512i *upper) {
+    __m512i low = oct_e4m3_low_bytes(codes);
     __m512i high =
         _mm512_gf2p8affine_epi64_epi8(codes, _mm512_set1_epi64(0x1020404040000080), 0x4c);
     *lower = _mm512_subs_epi16(_mm512_unpacklo_epi8(low, high), lower_drop);
     *upper = _mm512_subs_epi16(_mm512_unpackhi_epi8(low, high), upper_drop);
 }
 
-OCT_INLINE bool oct_amx_saw_not_finite(const oct_amx_sightings *s) {
+OCT_INLINE bool oct_saw_not_finite(const oct_codes_seen *s) {
     return (_mm512_test_epi8_mask(s->uppers, _mm512_set1_epi8(0x20)) |
             _mm512_test_epi8_mask(s->nan_codes, s->nan_codes)) != 0;
 }

@@ -1,4 +1,4 @@
-/* `aligned` products in AMX: every 8-bit value and every power of two is exact in bf16, so operands
+/* `fast` products in AMX: every 8-bit value and every power of two is exact in bf16, so operands
  * become bf16 tiles, their MX scales relative to one exponent a row (and step of K), and tdpbf16ps
  * multiplies 16x32 by 32x16. Products are exact; only the fp32 accumulation rounds, and none of its
  * terms is lost: it flushes subnormals, but a row's exponents are centred such that no product, nor
@@ -165,7 +165,7 @@ static int64_t tile_steps(int64_t kc) {
 OCT_INLINE void pack_share(oct_amx_packer *p, oct_amx_half *h, int share) {
     if (!p)
         return;
-    const oct_amx_linear t = p->linear;
+    const oct_amx_bits t = p->bits;
     const int half = share / 4;
     __asm__ volatile("" ::: "memory");
     switch (share % 4) {
@@ -232,7 +232,7 @@ OCT_INLINE void multiply_tiles(const pair *p, int64_t kc, const pair *before, pr
     _tile_zero(2);
     _tile_zero(3);
     for (int64_t k = 0; k < n_steps; k++) {
-        if (next && next->at < next->linear_end)
+        if (next && next->at < next->bits_end)
             multiply_step(a, b, a_streams, next);
         else
             multiply_step(a, b, a_streams, NULL);
@@ -365,7 +365,7 @@ static void multiply_block(const oct_gemm_block *block) {
         multiply_pairs(block, false);
 }
 
-const oct_gemm_kernels oct_gemm_aligned_kernels_amx = {
+const oct_gemm_kernels oct_gemm_kernels_amx = {
     .MR = R,
     .NR = R,
     .MC = R * 12,

@@ -97,8 +97,8 @@ static void find_exponents(const oct_operand *x, int64_t row, int64_t n_rows, in
 
 /* --- codes to words --- */
 
-OCT_INLINE oct_word_table biased_table(oct_dtype format) {
-    oct_word_table t = oct_word_table_make(format);
+OCT_INLINE oct_bf16_table biased_table(oct_dtype format) {
+    oct_bf16_table t = oct_bf16_table_make(format);
     for (int i = 0; i < 2; i++) {
         __m512i any = _mm512_or_si512(t.low[i], t.high[i]);
         t.high[i] = _mm512_mask_add_epi8(t.high[i], _mm512_test_epi8_mask(any, any), t.high[i],
@@ -108,10 +108,10 @@ OCT_INLINE oct_word_table biased_table(oct_dtype format) {
 }
 
 /* What was seen of codes so far. */
-typedef struct sightings {
+typedef struct codes_seen {
     __m512i uppers;    /* upper bytes of biased words: all their bits; finite ones lack the last */
     __m512i nan_codes; /* HiF8's, as bytes that aren't zero */
-} sightings;
+} codes_seen;
 
 /* Kept in a register, where the compiler would rather make it again and again. */
 OCT_INLINE __m512i constant(int byte) {
@@ -122,17 +122,17 @@ OCT_INLINE __m512i constant(int byte) {
 
 /* What decoding needs in registers. */
 typedef struct decoder {
-    oct_word_table words;
+    oct_bf16_table words;
     __m512i sign, magnitude;
 } decoder;
 
-OCT_INLINE decoder decoder_make(const oct_word_table *words) {
+OCT_INLINE decoder decoder_make(const oct_bf16_table *words) {
     return (decoder){*words, constant(0x80), constant(0x7f)};
 }
 
 /* 64 codes to words: of the lower and the upper eight codes of each quarter. */
 OCT_INLINE void decode(const decoder *t, __m512i codes, __m512i lower_drop, __m512i upper_drop,
-                       __m512i *lower, __m512i *upper, sightings *s) {
+                       __m512i *lower, __m512i *upper, codes_seen *s) {
     const __m512i sign = t->sign, magnitude = t->magnitude;
     __m512i low = _mm512_permutex2var_epi8(t->words.low[0], codes, t->words.low[1]);
     __m512i high = _mm512_permutex2var_epi8(t->words.high[0], codes, t->words.high[1]);
@@ -147,7 +147,7 @@ OCT_INLINE void decode(const decoder *t, __m512i codes, __m512i lower_drop, __m5
     *upper = _mm512_subs_epu16(_mm512_unpackhi_epi8(low, high), upper_drop);
 }
 
-OCT_INLINE bool saw_not_finite(const sightings *s) {
+OCT_INLINE bool saw_not_finite(const codes_seen *s) {
     return (_mm512_movepi8_mask(s->uppers) | _mm512_test_epi8_mask(s->nan_codes, s->nan_codes)) !=
            0;
 }
@@ -164,7 +164,7 @@ static __m256i block_codes(const oct_operand *x, int64_t row, int64_t k, int64_t
 }
 
 static bool has_not_finite(__m256i codes, oct_dtype format) {
-    const uint16_t *words = oct_code_words(format);
+    const uint16_t *words = oct_bf16_of_codes(format);
     alignas(32) uint8_t c[BLOCK];
     _mm256_store_si256((__m256i *)c, codes);
     for (int i = 0; i < BLOCK; i++)
@@ -175,10 +175,9 @@ static bool has_not_finite(__m256i codes, oct_dtype format) {
 
 /* Rows of row .. row + n_rows - 1 (at most 16) that have a code that isn't finite, or one other
  * than zero in a block whose scale is 0. */
-static __attribute__((noinline)) uint32_t odd_rows(const oct_operand *x, int64_t row,
-                                                   int64_t n_rows, int64_t k, int64_t kc,
-                                                   const oct_amx_exponents *e,
-                                                   const sightings *seen) {
+static __attribute__((noinline)) uint32_t
+rows_with_special_codes(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
+                        const oct_amx_exponents *e, const codes_seen *seen) {
     const bool mx = x->scaling == OCT_SCALING_MX, search = saw_not_finite(seen);
     uint32_t rows = 0;
     for (int64_t r = 0; r < n_rows && r < 16; r++)
@@ -187,9 +186,10 @@ static __attribute__((noinline)) uint32_t odd_rows(const oct_operand *x, int64_t
             if (!zero_scale && !search)
                 continue;
             __m256i codes = block_codes(x, row + r, k + i, kc - i);
-            bool odd = (zero_scale && _mm256_test_epi8_mask(codes, _mm256_set1_epi8(0x7f))) ||
-                       (search && has_not_finite(codes, x->dtype));
-            rows |= (uint32_t)odd << r;
+            bool is_special =
+                (zero_scale && _mm256_test_epi8_mask(codes, _mm256_set1_epi8(0x7f))) ||
+                (search && has_not_finite(codes, x->dtype));
+            rows |= (uint32_t)is_special << r;
         }
     return rows;
 }
@@ -233,7 +233,7 @@ OCT_INLINE void prefetch_next_panel(const oct_operand *x, int64_t row, int64_t k
 /* Sixteen rows by 64 of k. */
 OCT_INLINE void pack_a_pair(const decoder *t, const uint8_t *codes, int64_t ld,
                             const oct_amx_exponents *e, int64_t pair, char *tiles,
-                            sightings *seen) {
+                            codes_seen *seen) {
     /* Quarters of 8 codes of the first and of the second block. */
     const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
     for (int r = 0; r < 16; r++) {
@@ -251,12 +251,12 @@ void oct_amx_pack_a(const oct_operand *a, int64_t row, int64_t n_rows, int64_t k
     oct_amx_head *head = panel;
     alignas(64) uint8_t copy[16 * OCT_AMX_PAIR];
     oct_amx_exponents e;
-    const oct_word_table words = biased_table(a->dtype);
+    const oct_bf16_table words = biased_table(a->dtype);
     const decoder t = decoder_make(&words);
     write_head(a, row, n_rows, k, panel);
     for (int64_t half = 0; half < 2; half++) {
         const int64_t n = n_rows - 16 * half, from = n > 0 ? row + 16 * half : row;
-        sightings seen = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+        codes_seen seen = {_mm512_setzero_si512(), _mm512_setzero_si512()};
         find_exponents(a, from, n, k, kc, head->unit + 16 * half, &e);
         for (int64_t i = 0; i < kc; i += OCT_AMX_PAIR) {
             const uint8_t *codes = (const uint8_t *)a->data + from * a->ld + k + i;
@@ -272,7 +272,7 @@ void oct_amx_pack_a(const oct_operand *a, int64_t row, int64_t n_rows, int64_t k
                         &seen);
         }
         if (e.has_zero_scales || saw_not_finite(&seen))
-            e.special |= odd_rows(a, from, n, k, kc, &e, &seen);
+            e.special |= rows_with_special_codes(a, from, n, k, kc, &e, &seen);
         head->special |= e.special << (16 * half);
     }
 }
@@ -290,7 +290,7 @@ OCT_INLINE __m512i load_piece(const uint8_t *codes, int64_t ld, int64_t i) {
 
 /* Sixteen rows by 16 of k: eight rows of a tile. */
 OCT_INLINE void pack_piece(const decoder *t, const uint8_t *codes, int64_t ld, __m512i drop,
-                           char *tile, sightings *seen) {
+                           char *tile, codes_seen *seen) {
     __m512i x0 = load_piece(codes, ld, 0), x1 = load_piece(codes, ld, 1);
     __m512i x2 = load_piece(codes, ld, 2), x3 = load_piece(codes, ld, 3);
     __m512i a = _mm512_unpacklo_epi16(x0, x1), b = _mm512_unpacklo_epi16(x2, x3);
@@ -325,10 +325,10 @@ void oct_amx_pack_begin(oct_amx_packer *p, const oct_operand *b, int64_t row, in
     p->kc = kc;
     p->at = 0;
     p->end = (kc + OCT_AMX_PAIR - 1) / OCT_AMX_PAIR * OCT_AMX_PAIR;
-    p->linear_end = 0;
-    if (oct_amx_is_linear(b->dtype) && b->layout == OCT_K_CONTIGUOUS && n_rows == OCT_AMX_ROWS) {
-        p->linear = oct_amx_linear_make(b->dtype);
-        p->linear_end = kc / OCT_AMX_PAIR * OCT_AMX_PAIR;
+    p->bits_end = 0;
+    if (oct_amx_has_bits(b->dtype) && b->layout == OCT_K_CONTIGUOUS && n_rows == OCT_AMX_ROWS) {
+        p->bits = oct_amx_bits_make(b->dtype);
+        p->bits_end = kc / OCT_AMX_PAIR * OCT_AMX_PAIR;
     }
     p->panel = panel;
 }
@@ -348,7 +348,7 @@ __attribute__((noinline)) void oct_amx_pack_half(oct_amx_packer *p, int half) {
         ld = OCT_AMX_PAIR;
     }
     const __m512i drop = _mm512_load_si512(p->exponents[half].drop[p->at / BLOCK]);
-    sightings seen = {p->uppers[half], p->nan_codes[half]};
+    codes_seen seen = {p->uppers[half], p->nan_codes[half]};
     pack_piece(&t, codes, ld, drop, tile, &seen);
     pack_piece(&t, codes + PIECE, ld, drop, tile + OCT_AMX_TILE_BYTES / 2, &seen);
     p->uppers[half] = seen.uppers;
@@ -356,10 +356,10 @@ __attribute__((noinline)) void oct_amx_pack_half(oct_amx_packer *p, int half) {
 }
 
 void oct_amx_pack_block(oct_amx_packer *p) {
-    const oct_amx_linear t = p->linear;
+    const oct_amx_bits t = p->bits;
     for (int half = 0; half < 2; half++) {
         bool exact = false;
-        if (p->at < p->linear_end) {
+        if (p->at < p->bits_end) {
             oct_amx_half h;
             oct_amx_half_begin(p, half, &h);
             for (int piece = 0; piece < 2; piece++) {
@@ -379,11 +379,12 @@ void oct_amx_pack_block(oct_amx_packer *p) {
 void oct_amx_pack_end(oct_amx_packer *p) {
     for (int64_t half = 0; half < 2; half++) {
         const oct_amx_exponents *e = &p->exponents[half];
-        sightings seen = {p->uppers[half], p->nan_codes[half]};
+        codes_seen seen = {p->uppers[half], p->nan_codes[half]};
         int64_t n, row = rows_of_half(&p->head, half, &n);
         uint32_t special = e->special;
         if (e->has_zero_scales || saw_not_finite(&seen))
-            special |= odd_rows(&p->head.operand, row, n, p->head.k, p->kc, e, &seen);
+            special |=
+                rows_with_special_codes(&p->head.operand, row, n, p->head.k, p->kc, e, &seen);
         p->head.special |= special << (16 * half);
     }
     *(oct_amx_head *)p->panel = p->head;

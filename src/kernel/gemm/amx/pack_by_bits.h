@@ -12,12 +12,12 @@
 #include "kernel/gemm/amx/panel_amx.h"
 #include "kernel/quantize/avx512/encode.h"
 
-OCT_INLINE bool oct_amx_is_linear(oct_dtype format) {
+OCT_INLINE bool oct_amx_has_bits(oct_dtype format) {
     return format == OCT_E4M3 || format == OCT_E5M2;
 }
 
 /* A matrix's byte 7 - i has the bits of a code whose sum is bit i of the result. */
-OCT_INLINE oct_amx_linear oct_amx_linear_make(oct_dtype format) {
+OCT_INLINE oct_amx_bits oct_amx_bits_make(oct_dtype format) {
     const bool e4m3 = format == OCT_E4M3;
     /* Mantissa and exponent begin at bit 4 of a word, or at 5; the sign is bit 15. */
     const long long low = e4m3 ? 0x0000000001020408 : 0x0000000000010204;
@@ -26,7 +26,7 @@ OCT_INLINE oct_amx_linear oct_amx_linear_make(oct_dtype format) {
      * zeros or all ones: E4M3 has finite values there, so the lowest exponent bit and the inverted
      * mantissa follow. */
     const long long rank = e4m3 ? 0x0001020408183060 : 0x000000000c183060;
-    return (oct_amx_linear){
+    return (oct_amx_bits){
         .low = _mm512_set1_epi64(low),
         .high = _mm512_set1_epi64(high),
         .rank = _mm512_set1_epi64(rank),
@@ -36,9 +36,9 @@ OCT_INLINE oct_amx_linear oct_amx_linear_make(oct_dtype format) {
 
 /* Words of the lower and the upper eight codes of each quarter, `bias` added: the table's less what
  * look-ups subtract. `least` collects ranks. */
-OCT_INLINE void oct_amx_linear_words(const oct_amx_linear *t, __m512i codes, __m512i lower_bias,
-                                     __m512i upper_bias, __m512i *lower, __m512i *upper,
-                                     __m512i *least) {
+OCT_INLINE void oct_amx_words_by_bits(const oct_amx_bits *t, __m512i codes, __m512i lower_bias,
+                                      __m512i upper_bias, __m512i *lower, __m512i *upper,
+                                      __m512i *least) {
     __m512i low = _mm512_gf2p8affine_epi64_epi8(codes, t->low, 0);
     __m512i high = _mm512_gf2p8affine_epi64_epi8(codes, t->high, 0);
     *least = _mm512_min_epu8(*least, _mm512_gf2p8affine_epi64_epi8(codes, t->rank, 0x0e));
@@ -77,13 +77,13 @@ OCT_INLINE void oct_amx_half_load(oct_amx_half *h, const uint8_t *codes, int64_t
     }
 }
 
-/* Half of the packer's next block, which lies before linear_end. */
+/* Half of the packer's next block, which lies before bits_end. */
 OCT_INLINE void oct_amx_half_begin(const oct_amx_packer *p, int half, oct_amx_half *h) {
     const oct_operand *b = &p->head.operand;
     const uint8_t *codes =
         (const uint8_t *)b->data + (p->head.row + 16 * half) * b->ld + p->head.k + p->at;
     const int64_t block = p->at / OCT_MX_BLOCK;
-    h->bias = _mm512_sub_epi16(p->linear.bias, _mm512_load_si512(p->exponents[half].drop[block]));
+    h->bias = _mm512_sub_epi16(p->bits.bias, _mm512_load_si512(p->exponents[half].drop[block]));
     h->least = _mm512_set1_epi8(-1);
     h->tile = (char *)p->panel + OCT_AMX_HEAD_BYTES + (block * 2 + half) * OCT_AMX_TILE_BYTES;
     oct_amx_half_load(h, codes, b->ld);
@@ -101,9 +101,9 @@ OCT_INLINE void oct_amx_half_pairs(oct_amx_half *h, int piece) {
 }
 
 /* Two rows of the tile: of a piece, the m-th two. */
-OCT_INLINE void oct_amx_half_words(oct_amx_half *h, const oct_amx_linear *t, int piece, int m) {
+OCT_INLINE void oct_amx_half_words(oct_amx_half *h, const oct_amx_bits *t, int piece, int m) {
     __m512i lower, upper;
-    oct_amx_linear_words(t, h->y[m], h->bias, h->bias, &lower, &upper, &h->least);
+    oct_amx_words_by_bits(t, h->y[m], h->bias, h->bias, &lower, &upper, &h->least);
     char *to = h->tile + piece * (OCT_AMX_TILE_BYTES / 2) + 128 * m;
     _mm512_store_si512(to, lower);
     _mm512_store_si512(to + 64, upper);

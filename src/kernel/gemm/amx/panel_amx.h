@@ -44,11 +44,11 @@ typedef struct oct_amx_exponents {
         has_zero_scales; /* a scale byte of 0, which elements other than zeros shouldn't have */
 } oct_amx_exponents;
 
-/* How codes become words without look-ups: see amx_half.h. */
-typedef struct oct_amx_linear {
+/* How codes become words without look-ups: see pack_by_bits.h. */
+typedef struct oct_amx_bits {
     __m512i low, high, rank; /* matrices of bits */
     __m512i bias;            /* words: what a format's exponents lack, and OCT_AMX_BIAS */
-} oct_amx_linear;
+} oct_amx_bits;
 
 typedef struct oct_amx_sums {
     alignas(64) float x[OCT_AMX_ROWS][OCT_AMX_ROWS];
@@ -60,12 +60,12 @@ typedef struct oct_amx_packer {
     oct_amx_head head;               /* goes to the panel at the end */
     oct_amx_exponents exponents[2];  /* of each sixteen rows */
     __m512i uppers[2], nan_codes[2]; /* seen so far */
-    oct_word_table table;
+    oct_bf16_table table;
     alignas(64) uint8_t copy[2][16 * OCT_AMX_PAIR]; /* of codes that don't lie row by row */
     int64_t kc, at;                                 /* k of the next block; ends at `end` */
     int64_t end;
-    int64_t linear_end; /* blocks before this may be packed half by half, as amx_half.h does */
-    oct_amx_linear linear;
+    int64_t bits_end; /* blocks before this may be packed half by half, as pack_by_bits.h does */
+    oct_amx_bits bits;
     unsigned char *panel;
 } oct_amx_packer;
 

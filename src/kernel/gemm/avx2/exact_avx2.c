@@ -19,7 +19,7 @@ enum { MR = 6, NR = 16, MC = 6 * 40, NC = 512, BLOCK = OCT_MX_BLOCK };
 /* --- packing --- */
 
 static void fill_table(float values[256], oct_dtype format) {
-    const uint16_t *words = oct_code_words(format);
+    const uint16_t *words = oct_bf16_of_codes(format);
     for (uint32_t c = 0; c < 256; c++) {
         uint32_t bits = (uint32_t)words[c & 127] << 16 | (c & 128) << 24;
         memcpy(&values[c], &bits, sizeof bits);

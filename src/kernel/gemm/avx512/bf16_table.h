@@ -6,18 +6,18 @@
 #include "kernel/bf16_of_codes.h"
 
 /* bf16 words of codes by two byte look-ups. */
-typedef struct oct_word_table {
+typedef struct oct_bf16_table {
     __m512i low[2], high[2];
     bool zero_is_nan; /* HiF8: 0x80 is NaN */
-} oct_word_table;
+} oct_bf16_table;
 
-OCT_INLINE oct_word_table oct_word_table_make(oct_dtype format) {
-    const uint16_t *words = oct_code_words(format);
+OCT_INLINE oct_bf16_table oct_bf16_table_make(oct_dtype format) {
+    const uint16_t *words = oct_bf16_of_codes(format);
     const __m512i even =
         _mm512_broadcast_i32x4(_mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
     const __m512i low = _mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14);
     const __m512i high = _mm512_setr_epi64(1, 3, 5, 7, 9, 11, 13, 15);
-    oct_word_table t = {.zero_is_nan = format == OCT_HIF8};
+    oct_bf16_table t = {.zero_is_nan = format == OCT_HIF8};
     for (int i = 0; i < 2; i++) {
         __m512i a = _mm512_shuffle_epi8(_mm512_loadu_si512(words + 64 * i), even);
         __m512i b = _mm512_shuffle_epi8(_mm512_loadu_si512(words + 64 * i + 32), even);
@@ -33,7 +33,7 @@ typedef struct oct_word_pair {
     __mmask64 not_finite, nan_codes; /* the latter: HiF8's NaN, which looks up a zero */
 } oct_word_pair;
 
-OCT_INLINE oct_word_pair oct_look_up_words(const oct_word_table *t, __m512i codes) {
+OCT_INLINE oct_word_pair oct_look_up_words(const oct_bf16_table *t, __m512i codes) {
     __m512i low = _mm512_permutex2var_epi8(t->low[0], codes, t->low[1]);
     __m512i high = _mm512_permutex2var_epi8(t->high[0], codes, t->high[1]);
     oct_word_pair w;

@@ -64,7 +64,7 @@ static inline __attribute__((always_inline)) void pack_codes(const oct_operand *
                                                              __mmask16 lanes, int64_t k, int64_t kc,
                                                              float *panel, int64_t width) {
     const uint8_t *codes = x->data;
-    oct_code_table table = oct_code_table_load(oct_code_words(x->dtype), x->dtype);
+    oct_code_table table = oct_code_table_load(oct_bf16_of_codes(x->dtype), x->dtype);
     if (x->layout == OCT_K_STRIDED) {
         for (int64_t i = 0; i < kc; i += OCT_MX_BLOCK) {
             __m512 scale = oct_lane_scales(x, row, lanes, k + i);

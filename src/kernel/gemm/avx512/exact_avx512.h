@@ -1,4 +1,4 @@
-/* What the exact and the aligned products of this set share. */
+/* What the exact and the fast products of AVX-512 sets share. */
 #ifndef OCT_KERNEL_GEMM_AVX512_EXACT_AVX512_H
 #define OCT_KERNEL_GEMM_AVX512_EXACT_AVX512_H
 

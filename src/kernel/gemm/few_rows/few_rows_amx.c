@@ -1,4 +1,4 @@
-/* `aligned` products of few rows of A in AMX: weights become bf16 words row by row, as they lie,
+/* `fast` products of few rows of A in AMX: weights become bf16 words row by row, as they lie,
  * and are the first factor of the tiles, 16 rows by 32 of k; A's few rows are the second. So
  * nothing is transposed but the sums, and a tile of weights costs the same for any number of rows
  * of A.
@@ -80,9 +80,9 @@ OCT_INLINE void write_drops(const exponents *e, int64_t block, drops *d) {
 
 /* Whether a row has a code that isn't finite, or one other than zero in a block whose scale is 0.
  */
-static __attribute__((noinline)) bool row_is_odd(const oct_operand *x, int64_t row, int64_t k,
-                                                 int64_t kc) {
-    const uint16_t *words = oct_code_words(x->dtype);
+static __attribute__((noinline)) bool has_special_code(const oct_operand *x, int64_t row, int64_t k,
+                                                       int64_t kc) {
+    const uint16_t *words = oct_bf16_of_codes(x->dtype);
     const uint8_t *codes = x->data;
     alignas(64) uint8_t scales[128];
     if (x->scaling == OCT_SCALING_MX) {
@@ -123,7 +123,7 @@ OCT_INLINE void find_row_exponents(const oct_operand *x, int64_t row, int64_t k,
     if (!special &&
         ((_mm512_testn_epi8_mask(s.code[0], s.code[0]) & oct_bytes_below(n_blocks)) |
          (_mm512_testn_epi8_mask(s.code[1], s.code[1]) & oct_bytes_below(n_blocks - 64))))
-        special = row_is_odd(x, row, k, kc);
+        special = has_special_code(x, row, k, kc);
     e->special |= (uint32_t)special << i;
     const uint32_t bits = (uint32_t)middle << 23;
     memcpy(&e->unit[i], &bits, sizeof bits);
@@ -178,22 +178,22 @@ OCT_INLINE __m512i group_drop(const uint32_t *drop) {
 }
 
 /* Row i of them to two tiles. */
-OCT_INLINE void decode_row(const oct_amx_decoder *t, const code_rows *rows, int i,
-                           const uint32_t *drop, char *tiles, oct_amx_sightings *seen) {
+OCT_INLINE void decode_row(const oct_biased_decoder *t, const code_rows *rows, int i,
+                           const uint32_t *drop, char *tiles, oct_codes_seen *seen) {
     const __m512i d = group_drop(drop);
     __m512i lower, upper;
-    oct_amx_decode(t, load_codes(rows, i), d, d, &lower, &upper, seen);
+    oct_biased_decode(t, load_codes(rows, i), d, d, &lower, &upper, seen);
     _mm512_store_si512(tiles + 64 * i, lower);
     _mm512_store_si512(tiles + TILE_BYTES + 64 * i, upper);
 }
 
-/* The same of E4M3's normal codes; `least` as linear.h has it. */
+/* The same of E4M3's normal codes; `least` as e4m3_by_bits.h has it. */
 OCT_INLINE void decode_normal_row(const code_rows *rows, int i, const uint32_t *drop, char *tiles,
                                   __m512i *least) {
     const __m512i d = group_drop(drop), codes = load_codes(rows, i);
     __m512i lower, upper;
-    *least = oct_linear_least(*least, codes);
-    oct_amx_decode_normal(codes, d, d, &lower, &upper);
+    *least = oct_e4m3_least_rank(*least, codes);
+    oct_biased_decode_e4m3(codes, d, d, &lower, &upper);
     _mm512_store_si512(tiles + 64 * i, lower);
     _mm512_store_si512(tiles + TILE_BYTES + 64 * i, upper);
 }
@@ -236,9 +236,9 @@ static void pack_a(const oct_operand *a, int64_t row, int64_t n_rows, int64_t k,
     char *to = (char *)panel + sizeof *head;
     exponents e;
     drops d;
-    oct_amx_sightings seen = {_mm512_setzero_si512(), _mm512_setzero_si512()};
-    const oct_word_table words = oct_amx_words_make(a->dtype);
-    const oct_amx_decoder t = oct_amx_decoder_make(&words);
+    oct_codes_seen seen = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+    const oct_bf16_table words = oct_biased_table_make(a->dtype);
+    const oct_biased_decoder t = oct_biased_decoder_make(&words);
     const __mmask16 lanes = oct_lanes_below(n_rows);
     find_exponents(a, row, n_rows, k, kc, &e);
     for (int64_t i = 0; i < kc; i += GROUP) {
@@ -258,9 +258,9 @@ static void pack_a(const oct_operand *a, int64_t row, int64_t n_rows, int64_t k,
                 _mm512_mask_storeu_epi32(to, lanes, v[pair]);
         }
     }
-    if (oct_amx_saw_not_finite(&seen))
+    if (oct_saw_not_finite(&seen))
         for (int r = 0; r < n_rows; r++)
-            e.special |= (uint32_t)row_is_odd(a, row + r, k, kc) << r;
+            e.special |= (uint32_t)has_special_code(a, row + r, k, kc) << r;
     memcpy(head->unit, e.unit, sizeof e.unit);
     head->operand = *a;
     head->row = row;
@@ -302,31 +302,32 @@ OCT_INLINE void multiply_tiles(const factors *f) {
 
 typedef enum decoding {
     LOOKED_UP,
-    LINEAR /* E4M3: looked up only where not all codes are normal */
+    BY_BITS /* E4M3: looked up only where not all codes are normal */
 } decoding;
 
-/* LINEAR: of four rows from i on not all codes are normal. */
-static __attribute__((noinline)) void decode_again(const oct_amx_decoder *t, const code_rows *rows,
-                                                   int i, const uint32_t *drop, char *tiles,
-                                                   oct_amx_sightings *seen) {
+/* BY_BITS: of four rows from i on not all codes are normal. */
+static __attribute__((noinline)) void decode_again(const oct_biased_decoder *t,
+                                                   const code_rows *rows, int i,
+                                                   const uint32_t *drop, char *tiles,
+                                                   oct_codes_seen *seen) {
     for (int end = i + 4; i < end; i++)
         decode_row(t, rows, i, drop + i * PART, tiles, seen);
 }
 
 /* Decodes sixteen rows, and meanwhile multiplies what was decoded before: the tile unit needs few
  * of the core's instructions. */
-OCT_INLINE void decode_and_multiply(const oct_amx_decoder *t, const code_rows *rows,
-                                    const uint32_t *drop, char *tiles, oct_amx_sightings *seen,
+OCT_INLINE void decode_and_multiply(const oct_biased_decoder *t, const code_rows *rows,
+                                    const uint32_t *drop, char *tiles, oct_codes_seen *seen,
                                     const factors *f, decoding how) {
     __m512i least = _mm512_set1_epi8(-1);
 #pragma GCC unroll 16
     for (int i = 0; i < R; i++) {
-        if (how == LINEAR)
+        if (how == BY_BITS)
             decode_normal_row(rows, i, drop + i * PART, tiles, &least);
         else
             decode_row(t, rows, i, drop + i * PART, tiles, seen);
-        if (how == LINEAR && i % 4 == 3) {
-            if (__builtin_expect(!oct_linear_all_normal(least), 0))
+        if (how == BY_BITS && i % 4 == 3) {
+            if (__builtin_expect(!oct_e4m3_all_normal(least), 0))
                 decode_again(t, rows, i - 3, drop, tiles, seen);
             least = _mm512_set1_epi8(-1);
         }
@@ -351,8 +352,8 @@ typedef struct sums {
 
 /* Sixteen rows of B, of `row` on, by A: into tiles 0 and 1. */
 OCT_INLINE void multiply_rows(const char *x, int64_t n_a, const oct_operand *b, int64_t row,
-                              int64_t n_rows, int64_t k, int64_t kc, const oct_amx_decoder *t,
-                              const exponents *e, oct_amx_sightings *seen, decoding how) {
+                              int64_t n_rows, int64_t k, int64_t kc, const oct_biased_decoder *t,
+                              const exponents *e, oct_codes_seen *seen, decoding how) {
     alignas(64) char ring[2][2 * TILE_BYTES];
     drops d;
     alignas(64) uint8_t copy[R * GROUP];
@@ -418,30 +419,30 @@ static void multiply(const void *a_panel, const void *b_panel, int64_t kc, float
     const panel_head *a = a_panel;
     const panel_note *b = b_panel;
     const char *x = (const char *)a_panel + sizeof *a;
-    const oct_word_table words = oct_amx_words_make(b->operand.dtype);
-    oct_amx_decoder t = oct_amx_decoder_make(&words);
+    const oct_bf16_table words = oct_biased_table_make(b->operand.dtype);
+    oct_biased_decoder t = oct_biased_decoder_make(&words);
     exponents e;
     sums s;
     configure_tiles(n_rows);
     for (int64_t first = 0; first < n_cols; first += R) {
         const int64_t row = b->row + first, n = n_cols - first < R ? n_cols - first : R;
-        oct_amx_sightings seen = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+        oct_codes_seen seen = {_mm512_setzero_si512(), _mm512_setzero_si512()};
         find_exponents(&b->operand, row, n, b->k, kc, &e);
         if (b->operand.dtype == OCT_HIF8) {
             t.words.zero_is_nan = true;
             multiply_rows(x, n_rows, &b->operand, row, n, b->k, kc, &t, &e, &seen, LOOKED_UP);
         } else if (b->operand.dtype == OCT_E4M3) {
             t.words.zero_is_nan = false;
-            multiply_rows(x, n_rows, &b->operand, row, n, b->k, kc, &t, &e, &seen, LINEAR);
+            multiply_rows(x, n_rows, &b->operand, row, n, b->k, kc, &t, &e, &seen, BY_BITS);
         } else {
             t.words.zero_is_nan = false;
             multiply_rows(x, n_rows, &b->operand, row, n, b->k, kc, &t, &e, &seen, LOOKED_UP);
         }
         read_sums(&e, a, &s);
         uint32_t special = e.special;
-        if (oct_amx_saw_not_finite(&seen))
+        if (oct_saw_not_finite(&seen))
             for (int i = 0; i < n; i++)
-                special |= (uint32_t)row_is_odd(&b->operand, row + i, b->k, kc) << i;
+                special |= (uint32_t)has_special_code(&b->operand, row + i, b->k, kc) << i;
         if (special | a->special)
             replace_special(a, &b->operand, row, n, b->k, kc, special, &s);
         store_sums(&s, acc + first, ld_acc, n_rows, n, accumulate);
@@ -449,7 +450,7 @@ static void multiply(const void *a_panel, const void *b_panel, int64_t kc, float
     _tile_release();
 }
 
-const oct_gemm_kernels oct_gemm_skinny_kernels_amx = {
+const oct_gemm_kernels oct_gemm_kernels_few_rows_amx = {
     .MR = R,
     .NR = NR,
     .MC = R,

@@ -1,4 +1,4 @@
-/* `aligned` products of at most eight rows of A: the weights are read once, so they aren't packed.
+/* `fast` products of at most eight rows of A: the weights are read once, so they aren't packed.
  * Codes become fp32 registers of 16 of k, a few rows of B at a time, and are multiplied at once.
  *
  * Reading is bound by the lines that may be on their way at once. What is fetched here trains the
@@ -24,7 +24,7 @@ enum {
     SECTION = 16 * BLOCK, /* k whose scales are loaded together */
     CHUNK = 1024,         /* k whose sum is begun anew */
     MAX_COLS = 4,         /* rows of B at a time */
-    MAX_TAME = 3,         /* rows of A by SCALED_SUMS: where it takes fewer instructions */
+    MAX_SCALED_SUMS = 3,  /* rows of A by SCALED_SUMS: where it takes fewer instructions */
     AHEAD = 4             /* rows of B from a code to what is fetched meanwhile */
 };
 
@@ -33,11 +33,11 @@ enum {
 typedef enum decoding {
     LOOKED_UP,
     LOOKED_UP_HIF8, /* whose 0x80 is NaN */
-    LINEAR          /* E4M3: looked up only where not all codes are normal */
+    BY_BITS         /* E4M3: looked up only where not all codes are normal */
 } decoding;
 
 static decoding decoding_for(oct_dtype format) {
-    return format == OCT_E4M3 ? LINEAR : format == OCT_HIF8 ? LOOKED_UP_HIF8 : LOOKED_UP;
+    return format == OCT_E4M3 ? BY_BITS : format == OCT_HIF8 ? LOOKED_UP_HIF8 : LOOKED_UP;
 }
 
 /* 64 of k, in an order of their own: the first block in the lower halves. */
@@ -57,10 +57,10 @@ OCT_INLINE decoded decode_words(__m512i low, __m512i high) {
     return d;
 }
 
-/* LINEAR: for normal codes. */
-OCT_INLINE decoded decode(const oct_word_table *t, __m512i codes, decoding how) {
-    if (how == LINEAR)
-        return decode_words(oct_linear_low(codes), oct_linear_high(codes));
+/* BY_BITS: for normal codes. */
+OCT_INLINE decoded decode(const oct_bf16_table *t, __m512i codes, decoding how) {
+    if (how == BY_BITS)
+        return decode_words(oct_e4m3_low_bytes(codes), oct_e4m3_high_bytes(codes));
     const __m512i sign = _mm512_set1_epi8((char)0x80);
     __m512i low = _mm512_permutex2var_epi8(t->low[0], codes, t->low[1]);
     __m512i high = _mm512_permutex2var_epi8(t->high[0], codes, t->high[1]);
@@ -130,11 +130,11 @@ OCT_INLINE __m512i codes_of_row(const oct_operand *x, int64_t row, int64_t k, in
 
 /* Begins a panel of A. */
 typedef struct panel_head {
-    alignas(64) bool is_tame; /* products with codes neither overflow nor underflow */
+    alignas(64) bool allows_scaled_sums; /* products with codes neither overflow nor underflow */
 } panel_head;
 
 /* Lanes whose size is neither 0 nor within 2^+-80. */
-OCT_INLINE __mmask16 wild_lanes(__m512 x) {
+OCT_INLINE __mmask16 extreme_lanes(__m512 x) {
     const __m512 size = _mm512_abs_ps(x);
     const __mmask16 nonzero = _mm512_cmp_ps_mask(size, _mm512_setzero_ps(), _CMP_NEQ_UQ);
     return _mm512_cmp_ps_mask(size, _mm512_set1_ps(0x1p80f), _CMP_NLE_UQ) |
@@ -146,9 +146,9 @@ static void pack_a(const oct_operand *a, int64_t row, int64_t n_rows, int64_t k,
                    void *panel) {
     panel_head *head = panel;
     float *to = (float *)(void *)(head + 1);
-    const oct_word_table t = oct_word_table_make(a->dtype);
+    const oct_bf16_table t = oct_bf16_table_make(a->dtype);
     const decoding how = a->dtype == OCT_HIF8 ? LOOKED_UP_HIF8 : LOOKED_UP;
-    __mmask16 wild = 0;
+    __mmask16 extreme = 0;
     for (int64_t i = 0; i < kc; i += GROUP)
         for (int64_t r = 0; r < n_rows; r++, to += GROUP) {
             alignas(64) float scales[16];
@@ -156,11 +156,11 @@ static void pack_a(const oct_operand *a, int64_t row, int64_t n_rows, int64_t k,
             decoded d = decode(&t, codes_of_row(a, row + r, k + i, kc - i), how);
             for (int q = 0; q < 4; q++) {
                 __m512 x = _mm512_mul_ps(d.q[q], group_scale(scales));
-                wild |= wild_lanes(x);
+                extreme |= extreme_lanes(x);
                 _mm512_store_ps(to + 16 * q, x);
             }
         }
-    head->is_tame = !wild;
+    head->allows_scaled_sums = !extreme;
 }
 
 /* --- multiplying --- */
@@ -168,14 +168,15 @@ static void pack_a(const oct_operand *a, int64_t row, int64_t n_rows, int64_t k,
 /* What the scales of B's blocks are multiplied with. */
 typedef enum scaling {
     SCALED_ELEMENTS, /* the decoded codes */
-    SCALED_SUMS      /* sums over four codes of a block: for a few tame rows of A */
+    SCALED_SUMS /* sums over four codes of a block: for a few rows of A, whose products with codes
+                   stay in range */
 } scaling;
 
 /* Some rows of A by some rows of B, from `first` on, for kc of k. */
 typedef struct block {
     const float *a; /* without a panel's head */
     const panel_note *b;
-    const oct_word_table *table;
+    const oct_bf16_table *table;
     decoding decoding;
     int64_t first, k, kc;
     float *acc;
@@ -252,7 +253,7 @@ typedef struct group {
 
 /* By SCALED_ELEMENTS a row of A is loaded once for all rows of B; by SCALED_SUMS each row of B is
  * through with before the next, or registers wouldn't be enough. */
-OCT_INLINE void multiply_decoded(sums *s, const group *g, const oct_word_table *table, int rows,
+OCT_INLINE void multiply_decoded(sums *s, const group *g, const oct_bf16_table *table, int rows,
                                  int cols, decoding kind, scaling how) {
     decoded d[MAX_COLS];
 #pragma GCC unroll 4
@@ -288,15 +289,15 @@ OCT_INLINE void multiply_decoded(sums *s, const group *g, const oct_word_table *
         }
 }
 
-OCT_INLINE void multiply_group(sums *s, const group *g, const oct_word_table *table, int rows,
+OCT_INLINE void multiply_group(sums *s, const group *g, const oct_bf16_table *table, int rows,
                                int cols, decoding kind, scaling how) {
-    if (kind == LINEAR) {
+    if (kind == BY_BITS) {
         __m512i least = _mm512_set1_epi8(-1);
 #pragma GCC unroll 4
         for (int j = 0; j < cols; j++)
-            least = oct_linear_least(least, g->codes[j]);
-        if (__builtin_expect(oct_linear_all_normal(least), 1)) {
-            multiply_decoded(s, g, table, rows, cols, LINEAR, how);
+            least = oct_e4m3_least_rank(least, g->codes[j]);
+        if (__builtin_expect(oct_e4m3_all_normal(least), 1)) {
+            multiply_decoded(s, g, table, rows, cols, BY_BITS, how);
             return;
         }
         kind = LOOKED_UP;
@@ -322,7 +323,7 @@ OCT_INLINE uint32_t multiply_rows(const block *m, int rows, int cols, decoding k
     const oct_operand *x = &m->b->operand;
     const int64_t row = m->b->row + m->first, begin = m->b->k + m->k, ld = x->ld;
     const uint8_t *const first = (const uint8_t *)x->data + row * ld + begin, *codes = first;
-    const oct_word_table table = *m->table;
+    const oct_bf16_table table = *m->table;
     section_scales scales;
     group g = {.a = m->a};
     uint32_t extreme = 0;
@@ -349,7 +350,7 @@ OCT_INLINE uint32_t multiply_rows(const block *m, int rows, int cols, decoding k
             for (int j = 0; j < cols; j++)
                 g.codes[j] = _mm512_maskz_loadu_epi8(oct_bytes_below(n - i), codes + j * ld);
             g.scales = scales.x[0] + i / BLOCK;
-            multiply_group(&s, &g, &table, rows, cols, kind == LINEAR ? LOOKED_UP : kind, how);
+            multiply_group(&s, &g, &table, rows, cols, kind == BY_BITS ? LOOKED_UP : kind, how);
         }
     }
     if (how == SCALED_ELEMENTS)
@@ -371,7 +372,7 @@ typedef uint32_t rows_fn(const block *m);
 
 #define ROWS_FN(name, rows, cols, how)                                                             \
     static uint32_t name(const block *m) {                                                         \
-        return m->decoding == LINEAR      ? multiply_rows(m, rows, cols, LINEAR, how)              \
+        return m->decoding == BY_BITS     ? multiply_rows(m, rows, cols, BY_BITS, how)             \
                : m->decoding == LOOKED_UP ? multiply_rows(m, rows, cols, LOOKED_UP, how)           \
                                           : multiply_rows(m, rows, cols, LOOKED_UP_HIF8, how);     \
     }
@@ -379,13 +380,13 @@ typedef uint32_t rows_fn(const block *m);
     ROWS_FN(rows_##rows##_##cols, rows, cols, SCALED_ELEMENTS)                                     \
     ROWS_FN(rows_##rows, rows, 1, SCALED_ELEMENTS)
 
-#define TAME_FNS(rows)                                                                             \
-    ROWS_FN(tame_##rows##_4, rows, 4, SCALED_SUMS)                                                 \
-    ROWS_FN(tame_##rows, rows, 1, SCALED_SUMS)
+#define SCALED_SUMS_FNS(rows)                                                                      \
+    ROWS_FN(scaled_sums_##rows##_4, rows, 4, SCALED_SUMS)                                          \
+    ROWS_FN(scaled_sums_##rows, rows, 1, SCALED_SUMS)
 
-TAME_FNS(1)
-TAME_FNS(2)
-TAME_FNS(3)
+SCALED_SUMS_FNS(1)
+SCALED_SUMS_FNS(2)
+SCALED_SUMS_FNS(3)
 ROWS_FNS(1, 4)
 ROWS_FNS(2, 4)
 ROWS_FNS(3, 2)
@@ -395,7 +396,7 @@ ROWS_FNS(6, 2)
 ROWS_FNS(7, 2)
 ROWS_FNS(8, 2)
 
-#undef TAME_FNS
+#undef SCALED_SUMS_FNS
 #undef ROWS_FNS
 #undef ROWS_FN
 
@@ -406,17 +407,19 @@ typedef struct course {
     int64_t width, run, chunk;
 } course;
 
-/* A few tame rows of A are read from L2 fast enough, so B is read along its rows. Else chunks of A
- * stay in L1. */
-static course choose_course(int64_t n_rows, bool is_tame) {
+/* A few rows of A by SCALED_SUMS are read from L2 fast enough, so B is read along its rows. Else
+ * chunks of A stay in L1. */
+static course choose_course(int64_t n_rows, bool allows_scaled_sums) {
     static rows_fn *const several[MR] = {rows_1_4, rows_2_4, rows_3_2, rows_4_2,
                                          rows_5_2, rows_6_2, rows_7_2, rows_8_2};
     static rows_fn *const one[MR] = {rows_1, rows_2, rows_3, rows_4,
                                      rows_5, rows_6, rows_7, rows_8};
-    static rows_fn *const several_tame[MAX_TAME] = {tame_1_4, tame_2_4, tame_3_4};
-    static rows_fn *const one_tame[MAX_TAME] = {tame_1, tame_2, tame_3};
-    if (is_tame && n_rows <= MAX_TAME)
-        return (course){several_tame[n_rows - 1], one_tame[n_rows - 1], 4, 4, STEP};
+    static rows_fn *const several_scaled_sums[MAX_SCALED_SUMS] = {scaled_sums_1_4, scaled_sums_2_4,
+                                                                  scaled_sums_3_4};
+    static rows_fn *const one_scaled_sums[MAX_SCALED_SUMS] = {scaled_sums_1, scaled_sums_2,
+                                                              scaled_sums_3};
+    if (allows_scaled_sums && n_rows <= MAX_SCALED_SUMS)
+        return (course){several_scaled_sums[n_rows - 1], one_scaled_sums[n_rows - 1], 4, 4, STEP};
     return (course){several[n_rows - 1], one[n_rows - 1], n_rows <= 2 ? 4 : 2, NR, CHUNK};
 }
 
@@ -436,8 +439,8 @@ static void multiply(const void *a_panel, const void *b_panel, int64_t kc, float
                      int64_t ld_acc, int64_t n_rows, int64_t n_cols, oct_accumulate accumulate) {
     const panel_head *head = a_panel;
     const panel_note *b = b_panel;
-    const oct_word_table table = oct_word_table_make(b->operand.dtype);
-    const course c = choose_course(n_rows, head->is_tame);
+    const oct_bf16_table table = oct_bf16_table_make(b->operand.dtype);
+    const course c = choose_course(n_rows, head->allows_scaled_sums);
     block m = {.b = b,
                .table = &table,
                .decoding = decoding_for(b->operand.dtype),
@@ -454,7 +457,7 @@ static void multiply(const void *a_panel, const void *b_panel, int64_t kc, float
         }
 }
 
-const oct_gemm_kernels oct_gemm_skinny_kernels_avx512 = {
+const oct_gemm_kernels oct_gemm_kernels_few_rows_avx512 = {
     .MR = MR,
     .NR = NR,
     .MC = MR,

@@ -1,4 +1,4 @@
-/* `aligned` products: int16 panels (aligned_panel.h) multiplied by vpdpwssd, 32 multiply-adds an
+/* `fast` products: int16 panels (panel_vnni.h) multiplied by vpdpwssd, 32 multiply-adds an
  * instruction, and their residuals added in fp32.
  *
  *   sum_k a b = sum_k (ua ia + ra)(ub ib + rb)
@@ -18,23 +18,18 @@
 #include "kernel/quantize/avx512/encode.h"
 #include "kernel/gemm/avx512/exact_avx512.h"
 
-enum {
-    MR = OCT_ALIGNED_MR,
-    NR = OCT_ALIGNED_NR,
-    A_ROWS = OCT_ALIGNED_A_ROWS,
-    BLOCK = OCT_MX_BLOCK
-};
+enum { MR = OCT_VNNI_MR, NR = OCT_VNNI_NR, A_ROWS = OCT_VNNI_A_ROWS, BLOCK = OCT_MX_BLOCK };
 
-typedef oct_tile_sums sums;
+typedef oct_vnni_sums sums;
 
 static void pack_a(const oct_operand *a, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
                    void *panel) {
-    oct_aligned_pack(a, row, n_rows, k, kc, panel, A_ROWS);
+    oct_vnni_pack(a, row, n_rows, k, kc, panel, A_ROWS);
 }
 
 static void pack_b(const oct_operand *b, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
                    void *panel) {
-    oct_aligned_pack(b, row, n_rows, k, kc, panel, NR);
+    oct_vnni_pack(b, row, n_rows, k, kc, panel, NR);
 }
 
 /* --- output --- */
@@ -120,7 +115,7 @@ static void add_part(fetch *f, const void *at, int64_t n_bytes) {
 }
 
 /* A panel, in PANEL_PARTS, and as many residuals as they usually have. */
-static void add_panel(fetch *f, const oct_panel *a, int64_t kc) {
+static void add_panel(fetch *f, const oct_vnni_panel *a, int64_t kc) {
     add_part(f, a->units, kc / BLOCK * A_ROWS * (int64_t)sizeof *a->units);
     add_part(f, a->lost_at, kc * (int64_t)sizeof *a->lost_at);
     add_part(f, a->residuals[0], kc / BLOCK * (int64_t)sizeof *a->residuals[0] * 5 / 4);
@@ -156,7 +151,7 @@ static const char *next_lines(fetch *f, int64_t n) {
 
 /* Where the residuals of a pair of panels are up to: A's list, and B's for each sixteen columns. */
 typedef struct pending {
-    const oct_residual *a, *b[2];
+    const oct_vnni_residual *a, *b[2];
 } pending;
 
 /* In assembly because compilers spill the 28 accumulators of the intrinsics, and since residuals
@@ -167,7 +162,7 @@ typedef struct pending {
  *   t[i][j] = fma((float)s * a_units[i], b_units[j], t[i][j])
  * and, in each turn of 16 pairs, add_a_residual or add_b_residual for some of each list. */
 /* clang-format off */
-#define IS_AT(offset, field) _Static_assert(offsetof(oct_residual, field) == (offset), "as below")
+#define IS_AT(offset, field) _Static_assert(offsetof(oct_vnni_residual, field) == (offset), "as below")
 IS_AT(0, value); IS_AT(4, pick); IS_AT(8, pair); IS_AT(12, units); IS_AT(16, lost); IS_AT(20, to);
 IS_AT(24, next); IS_AT(28, block_units);
 #define ZERO(n) "vpxord %%zmm" #n ", %%zmm" #n ", %%zmm" #n "\n\t"
@@ -247,7 +242,7 @@ IS_AT(24, next); IS_AT(28, block_units);
         : [a] "+r"(a), [b] "+r"(b), [n] "+r"(n_pairs), [ra] "+r"(left->a), [r0] "+r"(left->b[0]),  \
           [r1] "+r"(left->b[1]), [ahead] "+r"(ahead), [p] "=&r"(p), [u] "=&r"(u), [to] "=&r"(to)   \
         : [a0] "r"(a0), [b0] "r"(b0), [t] "r"(t), [a_units] "m"(a_units), [b_units] "m"(b_units),  \
-          [units] "i"(OCT_PANEL_UNITS), [lost] "i"(OCT_PANEL_LOST_AT)                              \
+          [units] "i"(OCT_VNNI_PANEL_UNITS), [lost] "i"(OCT_VNNI_PANEL_LOST_AT)                              \
         : "memory", "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8",  \
           "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15", "xmm16", "xmm17", "xmm18", \
           "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25", "xmm26", "xmm27",         \
@@ -256,7 +251,7 @@ IS_AT(24, next); IS_AT(28, block_units);
 /* The residuals that are worked on meanwhile: the units that they need are those of their chunk. */
 typedef enum residual_kind { NO_RESIDUALS, OF_LONG_CHUNKS, OF_SHORT_CHUNKS } residual_kind;
 
-OCT_INLINE void multiply_chunk(const oct_panel *x, const oct_panel *y, int64_t k, int64_t n_pairs,
+OCT_INLINE void multiply_chunk(const oct_vnni_panel *x, const oct_vnni_panel *y, int64_t k, int64_t n_pairs,
                                residual_kind kind, const char *ahead, pending *left, sums *t) {
     const int16_t *a0 = x->integers, *b0 = y->integers, *a = a0 + k * A_ROWS, *b = b0 + k * NR;
     const float *a_units = x->units + k / BLOCK * A_ROWS, *b_units = y->units + k / BLOCK * NR;
@@ -285,16 +280,17 @@ OCT_INLINE void multiply_chunk(const oct_panel *x, const oct_panel *y, int64_t k
 #undef CHUNK
 /* clang-format on */
 
-static residual_kind kind_of_residuals(const oct_panel *a, const oct_panel *b, int64_t chunk) {
+static residual_kind kind_of_residuals(const oct_vnni_panel *a, const oct_vnni_panel *b,
+                                       int64_t chunk) {
     const int32_t *n_b = b->head->n_residuals;
     if ((a->head->n_residuals[0] | n_b[0] | n_b[1]) == 0)
         return NO_RESIDUALS;
-    return chunk == OCT_ALIGNED_LONG_CHUNK ? OF_LONG_CHUNKS : OF_SHORT_CHUNKS;
+    return chunk == OCT_VNNI_LONG_CHUNK ? OF_LONG_CHUNKS : OF_SHORT_CHUNKS;
 }
 
 /* The pair before is written meanwhile, some rows after each chunk: all at once they would wait for
  * each other. */
-static void multiply_chunks(sums *t, const oct_panel *a, const oct_panel *b, int64_t n_k,
+static void multiply_chunks(sums *t, const oct_vnni_panel *a, const oct_vnni_panel *b, int64_t n_k,
                             fetch *next, pending *left, output *before) {
     const int64_t chunk = a->head->chunk < b->head->chunk ? a->head->chunk : b->head->chunk;
     const int64_t n_chunks = (n_k + chunk - 1) / chunk;
@@ -313,18 +309,18 @@ static void multiply_chunks(sums *t, const oct_panel *a, const oct_panel *b, int
 /* --- residuals --- */
 
 /* Sixteen integers of the residual's k in a panel of the other operand. */
-OCT_INLINE __m512 integers_at(const int16_t *integers, const oct_residual *r, int first_row) {
+OCT_INLINE __m512 integers_at(const int16_t *integers, const oct_vnni_residual *r, int first_row) {
     const char *pairs = (const char *)integers + r->pair + 4 * first_row;
     return _mm512_cvtepi32_ps(
         _mm512_madd_epi16(_mm512_load_si512(pairs), _mm512_set1_epi32(r->pick)));
 }
 
-OCT_INLINE float *sums_at(sums *t, const oct_residual *r) {
+OCT_INLINE float *sums_at(sums *t, const oct_vnni_residual *r) {
     return (float *)(void *)((char *)t + r->to);
 }
 
 /* t[row of A] += residual * (ub ib). */
-OCT_INLINE void add_a_residual(sums *t, const oct_panel *b, const oct_residual *r) {
+OCT_INLINE void add_a_residual(sums *t, const oct_vnni_panel *b, const oct_vnni_residual *r) {
     const float *units = b->units + r->block_units / sizeof *b->units;
     const __m512 value = _mm512_set1_ps(r->value);
     float *to = sums_at(t, r);
@@ -337,7 +333,7 @@ OCT_INLINE void add_a_residual(sums *t, const oct_panel *b, const oct_residual *
 
 /* columns[j] += what a residual of row j of B adds to the tile's column j: residual * a, where a is
  * ua ia and A's residuals of this k, if it has some. */
-OCT_INLINE void add_b_residual(sums *t, const oct_panel *a, const oct_residual *r) {
+OCT_INLINE void add_b_residual(sums *t, const oct_vnni_panel *a, const oct_vnni_residual *r) {
     const float *units = a->units + r->block_units / sizeof *a->units;
     const size_t lost = (size_t)64 * a->lost_at[r->lost / sizeof *a->lost_at];
     __m512 x = _mm512_fmadd_ps(integers_at(a->integers, r, 0), _mm512_load_ps(units),
@@ -346,11 +342,12 @@ OCT_INLINE void add_b_residual(sums *t, const oct_panel *a, const oct_residual *
     _mm512_store_ps(to, _mm512_fmadd_ps(_mm512_set1_ps(r->value), x, _mm512_load_ps(to)));
 }
 
-static void add_left(sums *t, const oct_panel *a, const oct_panel *b, const pending *left) {
-    for (const oct_residual *r = left->a; r->next > 0; r++)
+static void add_left(sums *t, const oct_vnni_panel *a, const oct_vnni_panel *b,
+                     const pending *left) {
+    for (const oct_vnni_residual *r = left->a; r->next > 0; r++)
         add_a_residual(t, b, r);
     for (int i = 0; i < 2; i++)
-        for (const oct_residual *r = left->b[i]; r->next > 0; r++)
+        for (const oct_vnni_residual *r = left->b[i]; r->next > 0; r++)
             add_b_residual(t, a, r);
 }
 
@@ -377,7 +374,7 @@ OCT_INLINE void set_to_zeros(float *x, int64_t n) {
         _mm512_store_ps(x + i, _mm512_setzero_ps());
 }
 
-static void multiply_integers(sums *t, const oct_panel *a, const oct_panel *b, int64_t kc,
+static void multiply_integers(sums *t, const oct_vnni_panel *a, const oct_vnni_panel *b, int64_t kc,
                               fetch *next, output *before) {
     pending left = {a->residuals[0], {b->residuals[0], b->residuals[1]}};
     set_to_zeros(t->x[0], MR * NR);
@@ -389,11 +386,11 @@ static void multiply_integers(sums *t, const oct_panel *a, const oct_panel *b, i
 }
 
 /* Special rows of A and columns of B. */
-static __attribute__((noinline)) void replace_special(sums *t, const oct_panel *a,
-                                                      const oct_panel *b, int64_t kc) {
+static __attribute__((noinline)) void replace_special(sums *t, const oct_vnni_panel *a,
+                                                      const oct_vnni_panel *b, int64_t kc) {
     uint32_t a_rows = a->head->special_rows, b_rows = b->head->special_rows;
     sums s;
-    oct_aligned_multiply_codes(a, b, kc, &s);
+    oct_vnni_multiply_codes(a, b, kc, &s);
     for (int i = 0; i < MR; i++) {
         uint32_t columns = a_rows >> i & 1 ? 0xffffffffu : b_rows;
         for (int j = 0; j < NR; j += 16)
@@ -405,10 +402,10 @@ static __attribute__((noinline)) void replace_special(sums *t, const oct_panel *
 /* --- blocks --- */
 
 /* The sums of a pair, and the output of the one before. */
-static void multiply_pair(const oct_panel *a, const oct_panel *b, int64_t kc, fetch *next, sums *t,
-                          output *before) {
+static void multiply_pair(const oct_vnni_panel *a, const oct_vnni_panel *b, int64_t kc, fetch *next,
+                          sums *t, output *before) {
     if (a->head->by_codes || b->head->by_codes) {
-        oct_aligned_multiply_codes(a, b, kc, t);
+        oct_vnni_multiply_codes(a, b, kc, t);
         write_rows(before, MR);
         return;
     }
@@ -418,9 +415,9 @@ static void multiply_pair(const oct_panel *a, const oct_panel *b, int64_t kc, fe
 }
 
 /* Panels are only read here. */
-static oct_panel panel_at(const unsigned char *first, int64_t i, size_t stride, int64_t kc,
-                          int64_t rows) {
-    return oct_panel_at((void *)(uintptr_t)(first + (size_t)i * stride), kc, rows);
+static oct_vnni_panel panel_at(const unsigned char *first, int64_t i, size_t stride, int64_t kc,
+                               int64_t rows) {
+    return oct_vnni_panel_at((void *)(uintptr_t)(first + (size_t)i * stride), kc, rows);
 }
 
 static void multiply_block(const oct_gemm_block *block) {
@@ -431,15 +428,15 @@ static void multiply_block(const oct_gemm_block *block) {
     fetch ahead;
     ahead.n_parts = ahead.part = 0;
     if (block->a_next) {
-        const oct_panel a_next = panel_at(block->a_next, 0, 0, block->kc, A_ROWS);
+        const oct_vnni_panel a_next = panel_at(block->a_next, 0, 0, block->kc, A_ROWS);
         add_panel(&ahead, &a_next, block->kc);
     }
     if (block->fetch.n_rows > 0)
         add_source(&ahead, &block->fetch);
     for (int64_t i = 0; i < block->n_rows; i += MR) {
-        const oct_panel a = panel_at(block->a, i / MR, block->a_stride, block->kc, A_ROWS);
+        const oct_vnni_panel a = panel_at(block->a, i / MR, block->a_stride, block->kc, A_ROWS);
         for (int64_t j = 0; j < block->n_cols; j += NR) {
-            const oct_panel b = panel_at(block->b, j / NR, block->b_stride, block->kc, NR);
+            const oct_vnni_panel b = panel_at(block->b, j / NR, block->b_stride, block->kc, NR);
             output o = output_of(block, i, j, &t[turn]);
             prefetch_output(&o);
             multiply_pair(&a, &b, block->kc, &ahead, &t[turn], &before);
@@ -454,20 +451,20 @@ static void multiply_block(const oct_gemm_block *block) {
         _mm_sfence();
 }
 
-const oct_gemm_kernels oct_gemm_aligned_kernels_avx512 = {
+const oct_gemm_kernels oct_gemm_kernels_vnni = {
     .MR = MR,
     .NR = NR,
     .MC = MR * 24,
     .NC = NR * 9,
     .NC_of_many = NR * 5,
-    .k_step = OCT_ALIGNED_STEP,
+    .k_step = OCT_VNNI_STEP,
     .b_near = (size_t)4 << 20, /* of which lists of residuals leave four tenths untouched */
     .a_beside = (size_t)48 << 20,
     .streamed_steps = 1,
-    .a_bytes_per_k = OCT_PANEL_A_BYTES_PER_K,
-    .a_bytes_fixed = OCT_PANEL_BYTES_FIXED(OCT_PANEL_A_BYTES_PER_K),
-    .b_bytes_per_k = OCT_PANEL_B_BYTES_PER_K,
-    .b_bytes_fixed = OCT_PANEL_BYTES_FIXED(OCT_PANEL_B_BYTES_PER_K),
+    .a_bytes_per_k = OCT_VNNI_PANEL_A_BYTES_PER_K,
+    .a_bytes_fixed = OCT_VNNI_PANEL_BYTES_FIXED(OCT_VNNI_PANEL_A_BYTES_PER_K),
+    .b_bytes_per_k = OCT_VNNI_PANEL_B_BYTES_PER_K,
+    .b_bytes_fixed = OCT_VNNI_PANEL_BYTES_FIXED(OCT_VNNI_PANEL_B_BYTES_PER_K),
     .pack_a = pack_a,
     .pack_b = pack_b,
     .multiply_block = multiply_block,

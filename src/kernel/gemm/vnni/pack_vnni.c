@@ -1,4 +1,4 @@
-/* Packing for `aligned` products: see aligned_panel.h. Lanes are rows, sixteen at a time; codes are
+/* Packing for `fast` products: see panel_vnni.h. Lanes are rows, sixteen at a time; codes are
  * looked up 64 a register (VBMI). */
 #include "kernel/gemm/vnni/panel_vnni.h"
 
@@ -13,8 +13,8 @@
 
 enum {
     BLOCK = OCT_MX_BLOCK,
-    A_ROWS = OCT_ALIGNED_A_ROWS,
-    MAX_BLOCKS = OCT_ALIGNED_STEP / BLOCK,
+    A_ROWS = OCT_VNNI_A_ROWS,
+    MAX_BLOCKS = OCT_VNNI_STEP / BLOCK,
     N_LEVELS = 3,
     NOTHING = -128, /* the exponent of a zero */
     NOT_FINITE = 127,
@@ -51,7 +51,7 @@ static void tables_make(tables *t, oct_dtype format) {
     static const float tops[3][N_LEVELS] = {
         {448, 30, 1.875f}, {57344, 3584, 224}, {32768, 240, 15}};
     const float *top = tops[format == OCT_E4M3 ? 0 : format == OCT_E5M2 ? 1 : 2];
-    const uint16_t *words = oct_code_words(format);
+    const uint16_t *words = oct_bf16_of_codes(format);
     alignas(64) int8_t significand[128], exponent[128], least[128], level[N_LEVELS][128];
     for (int l = 0; l < N_LEVELS; l++) {
         t->level_unit[l] = top[l] / 127;
@@ -280,8 +280,8 @@ OCT_INLINE void choose_units(rows16 *rows, int64_t first, int64_t last, float *u
 /* What the codes of sixteen rows are while they are packed. */
 typedef struct staging {
     const uint16_t *words;
-    alignas(64) uint8_t codes[OCT_ALIGNED_STEP * 16]; /* [k / 4][16][4], the k in order */
-    alignas(64) float factors[MAX_BLOCKS * 16];       /* [k / 32][16]: of a decoded code */
+    alignas(64) uint8_t codes[OCT_VNNI_STEP * 16]; /* [k / 4][16][4], the k in order */
+    alignas(64) float factors[MAX_BLOCKS * 16];    /* [k / 32][16]: of a decoded code */
 } staging;
 
 static float code_value(const uint16_t *words, uint8_t code) {
@@ -298,18 +298,18 @@ typedef struct lossy_quad {
 } lossy_quad;
 
 /* A residual for a panel of the other operand to be multiplied with. */
-OCT_INLINE oct_residual residual_at(int64_t k, uint32_t row, bool is_a) {
-    const uint32_t rows = is_a ? OCT_ALIGNED_NR : A_ROWS, row_bytes = rows * sizeof(float);
-    const size_t to = is_a ? offsetof(oct_tile_sums, x) : offsetof(oct_tile_sums, columns);
-    const uint32_t place = (uint32_t)oct_panel_place(k), block = (uint32_t)k / BLOCK;
-    const uint32_t per_chunk = OCT_ALIGNED_LONG_CHUNK / BLOCK;
-    return (oct_residual){
+OCT_INLINE oct_vnni_residual residual_at(int64_t k, uint32_t row, bool is_a) {
+    const uint32_t rows = is_a ? OCT_VNNI_NR : A_ROWS, row_bytes = rows * sizeof(float);
+    const size_t to = is_a ? offsetof(oct_vnni_sums, x) : offsetof(oct_vnni_sums, columns);
+    const uint32_t place = (uint32_t)oct_vnni_place(k), block = (uint32_t)k / BLOCK;
+    const uint32_t per_chunk = OCT_VNNI_LONG_CHUNK / BLOCK;
+    return (oct_vnni_residual){
         .pick = place % 2 ? 1 << 16 : 1,
         .pair = place / 2 * row_bytes,
         .units = block / per_chunk * per_chunk * row_bytes,
         .lost = place * (uint32_t)sizeof(uint16_t),
         .to = (uint32_t)to + row * row_bytes,
-        .next = sizeof(oct_residual),
+        .next = sizeof(oct_vnni_residual),
         .block_units = block * row_bytes,
     };
 }
@@ -317,12 +317,12 @@ OCT_INLINE oct_residual residual_at(int64_t k, uint32_t row, bool is_a) {
 /* Lists their residuals, as many as there is room for. Returns how many there are, which may be
  * more. Apart from the loop that finds the quads, whose branch would be mispredicted at each of
  * them. */
-static __attribute__((noinline)) int64_t list_residuals(const staging *st, const oct_panel *p,
+static __attribute__((noinline)) int64_t list_residuals(const staging *st, const oct_vnni_panel *p,
                                                         int64_t group, int64_t panel_rows,
                                                         int64_t n_blocks, const lossy_quad *quads,
                                                         int64_t n_quads) {
     const bool is_a = panel_rows == A_ROWS;
-    oct_residual *list = p->residuals[group];
+    oct_vnni_residual *list = p->residuals[group];
     int64_t n = 0, n_listed = 0;
     for (int64_t i = 0; i < n_quads; i++) {
         const int64_t q = quads[i].quad, block = q / (BLOCK / 4);
@@ -338,7 +338,7 @@ static __attribute__((noinline)) int64_t list_residuals(const staging *st, const
                 continue;
             int16_t integer = integers[(b & 1) * panel_rows * 2 + 2 * row + b / 2];
             float value = code_value(st->words, codes[e]) * factors[row];
-            oct_residual r = residual_at(4 * q + b, (uint32_t)(16 * group + row), is_a);
+            oct_vnni_residual r = residual_at(4 * q + b, (uint32_t)(16 * group + row), is_a);
             r.value = fmaf(-(float)integer, units[row], value);
             list[n_listed++] = r;
         }
@@ -355,14 +355,14 @@ static __attribute__((noinline)) int64_t list_residuals(const staging *st, const
  * is a 16-bit integer and 2^15 isn't. Returns the number of residuals, which
  * may exceed the list's capacity. */
 OCT_INLINE int64_t align_quads(const tables *t, const rows16 *rows, const staging *st,
-                               const oct_panel *p, int64_t group, int64_t panel_rows) {
+                               const oct_vnni_panel *p, int64_t group, int64_t panel_rows) {
     const int64_t stride = panel_rows * 4; /* bytes of a pair */
     char *integers = (char *)p->integers + group * 64;
     const __m512i low = _mm512_set1_epi16(0xff), minus_one = _mm512_set1_epi16(-1);
     __mmask64 listed = 0; /* bytes of rows that have residuals */
     for (int r = 0; r < 16; r++)
         listed |= rows->special >> r & 1 ? 0 : (__mmask64)15 << (4 * r);
-    lossy_quad quads[OCT_ALIGNED_STEP / 4];
+    lossy_quad quads[OCT_VNNI_STEP / 4];
     quads[0] = (lossy_quad){0}; /* as gcc 14 can't see that there is a block */
     int64_t n_quads = 0;
     for (int64_t q = 0; q < rows->n_blocks * (BLOCK / 4); q++) {
@@ -384,8 +384,9 @@ OCT_INLINE int64_t align_quads(const tables *t, const rows16 *rows, const stagin
     return list_residuals(st, p, group, panel_rows, rows->n_blocks, quads, n_quads);
 }
 
-static int64_t align_in_chunks(const tables *t, rows16 *rows, const staging *st, const oct_panel *p,
-                               int64_t group, int64_t panel_rows, int64_t chunk) {
+static int64_t align_in_chunks(const tables *t, rows16 *rows, const staging *st,
+                               const oct_vnni_panel *p, int64_t group, int64_t panel_rows,
+                               int64_t chunk) {
     const int64_t blocks = chunk / BLOCK;
     for (int64_t b = 0; b < rows->n_blocks; b += blocks)
         choose_units(rows, b, b + blocks < rows->n_blocks ? b + blocks : rows->n_blocks,
@@ -394,14 +395,14 @@ static int64_t align_in_chunks(const tables *t, rows16 *rows, const staging *st,
 }
 
 /* A's residuals by k. */
-static void spread_residuals(const oct_panel *p, int64_t n_blocks) {
+static void spread_residuals(const oct_vnni_panel *p, int64_t n_blocks) {
     const __m512 zeros = _mm512_setzero_ps();
     const uint16_t first = (uint16_t)(((char *)p->lost - (char *)p->integers) / 64);
     int64_t n = 0;
     _mm512_store_ps(p->lost[0], zeros);
     for (int64_t k = 0; k < n_blocks * BLOCK; k += 32)
         _mm512_store_si512(p->lost_at + k, _mm512_set1_epi16((short)first));
-    for (const oct_residual *r = p->residuals[0]; r->next > 0; r++) {
+    for (const oct_vnni_residual *r = p->residuals[0]; r->next > 0; r++) {
         if (r->value == 0)
             continue;
         uint16_t *at = p->lost_at + r->lost / sizeof *p->lost_at;
@@ -409,19 +410,19 @@ static void spread_residuals(const oct_panel *p, int64_t n_blocks) {
             *at = (uint16_t)(first + ++n);
             _mm512_store_ps(p->lost[n], zeros);
         }
-        p->lost[*at - first][r->to / sizeof(float) / OCT_ALIGNED_NR] = r->value;
+        p->lost[*at - first][r->to / sizeof(float) / OCT_VNNI_NR] = r->value;
     }
 }
 
 /* Sixteen rows of a panel. */
 static void pack_group(const tables *t, const oct_operand *x, int64_t row, __mmask16 lanes,
-                       int64_t k, int64_t kc, const oct_panel *p, int64_t group,
+                       int64_t k, int64_t kc, const oct_vnni_panel *p, int64_t group,
                        int64_t panel_rows) {
     staging st;
     rows16 rows;
-    st.words = oct_code_words(x->dtype);
+    st.words = oct_bf16_of_codes(x->dtype);
     oct_gather_codes(x, row, lanes, k, kc, st.codes);
-    const int64_t n_blocks = oct_panel_padded_k(kc) / BLOCK;
+    const int64_t n_blocks = oct_vnni_padded_k(kc) / BLOCK;
     rows.n_blocks = n_blocks;
     measure(t, st.codes, &rows);
     /* The padding's blocks have no scales of their own: those of the last real block will do. */
@@ -433,8 +434,8 @@ static void pack_group(const tables *t, const oct_operand *x, int64_t row, __mma
         _mm512_store_ps(st.factors + b * 16, _mm512_set1_ps(1));
     }
     rows.n_blocks = n_blocks;
-    int64_t n = align_in_chunks(t, &rows, &st, p, group, panel_rows, OCT_ALIGNED_LONG_CHUNK);
-    if (n > MANY_RESIDUALS * (kc / OCT_ALIGNED_LONG_CHUNK + 1)) {
+    int64_t n = align_in_chunks(t, &rows, &st, p, group, panel_rows, OCT_VNNI_LONG_CHUNK);
+    if (n > MANY_RESIDUALS * (kc / OCT_VNNI_LONG_CHUNK + 1)) {
         p->head->chunk = BLOCK;
         n = align_in_chunks(t, &rows, &st, p, group, panel_rows, BLOCK);
     }
@@ -445,14 +446,11 @@ static void pack_group(const tables *t, const oct_operand *x, int64_t row, __mma
         spread_residuals(p, n_blocks);
 }
 
-void oct_aligned_pack(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
-                      void *bytes, int64_t panel_rows) {
-    oct_panel p = oct_panel_at(bytes, kc, panel_rows);
-    *p.head = (oct_panel_head){.source = x,
-                               .row = row,
-                               .k = k,
-                               .n_rows = (int32_t)n_rows,
-                               .chunk = OCT_ALIGNED_LONG_CHUNK};
+void oct_vnni_pack(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
+                   void *bytes, int64_t panel_rows) {
+    oct_vnni_panel p = oct_vnni_panel_at(bytes, kc, panel_rows);
+    *p.head = (oct_vnni_head){
+        .source = x, .row = row, .k = k, .n_rows = (int32_t)n_rows, .chunk = OCT_VNNI_LONG_CHUNK};
     for (int64_t group = 0; group < panel_rows / 16; group++) {
         __mmask16 lanes = oct_lanes_below(n_rows - 16 * group);
         pack_group(tables_of(x->dtype), x, lanes ? row + 16 * group : row, lanes, k, kc, &p, group,

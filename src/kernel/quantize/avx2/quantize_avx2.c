@@ -106,7 +106,8 @@ static void fill_hif8_tables(hif8_tables *t) {
     }
 }
 
-/* HiF8, TA and saturating, of any x; on the upper 16 bits, as kernel/hif8_tables.h has it. */
+/* HiF8, TA and saturating, of any x; on the upper 16 bits, as kernel/quantize/hif8_tables.h has it.
+ */
 INLINE __m256i encode_hif8(const hif8_tables *t, __m256 x) {
     const __m256i below = _mm256_set1_epi32(OCT_HIF8_BELOW), zero = _mm256_setzero_si256();
     __m256i bits = _mm256_castps_si256(x);
@@ -391,7 +392,7 @@ static void scaled(const oct_matrix_view *x, oct_dtype format, float scale, uint
 
 static void decode_scaled(const uint8_t *codes, int64_t rows, int64_t cols, int64_t ld_codes,
                           oct_dtype format, float scale, float *y, int64_t ld_y) {
-    const uint16_t *words = oct_code_words(format);
+    const uint16_t *words = oct_bf16_of_codes(format);
     float values[256];
     for (uint32_t c = 0; c < 256; c++)
         values[c] = float_of((uint32_t)words[c & 127] << 16 | (c & 128) << 24);

@@ -65,11 +65,11 @@ OCT_INLINE __m512i oct_pack_bytes(__m512i a, __m512i b, __m512i c, __m512i d) {
     return _mm512_permutexvar_epi32(order, _mm512_shuffle_epi8(merged, by_source));
 }
 
-/* --- HiF8: see kernel/hif8_tables.h --- */
+/* --- HiF8: see kernel/quantize/hif8_tables.h --- */
 
 typedef struct oct_hif8_tables {
-    /* place: as in kernel/hif8_tables.h, but the upper byte is the upper byte of the factor that
-     * shifts a word's mantissa into the upper half of a product. */
+    /* place: as in kernel/quantize/hif8_tables.h, but the upper byte is the upper byte of the
+     * factor that shifts a word's mantissa into the upper half of a product. */
     __m512i half[2], place[2];
 } oct_hif8_tables;
 

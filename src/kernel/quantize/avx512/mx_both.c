@@ -31,8 +31,8 @@ typedef struct stage {
      * blocks (fp32, 4 a row) or twice the same (bf16, 8 a row). */
     alignas(64) int32_t row_bases[BLOCK][8];
     alignas(64) uint16_t col_bases[STRIP];
-    alignas(64) uint16_t col_scales[2][STRIP]; /* of the band's two pieces */
-    uint32_t exotic_rows, exotic_cols;         /* a bit a row, or a register of columns */
+    alignas(64) uint16_t col_scales[2][STRIP];     /* of the band's two pieces */
+    uint32_t rows_out_of_range, cols_out_of_range; /* a bit a row, or a register of columns */
     /* Of the band: [register of columns][half of each 8 of its words][4 rows]. A dword has the
      * codes of 4 rows, lane 4 l + d those of word 8 l + d, or 8 l + 4 + d. */
     __m512i codes[WORD_REGISTERS][2][16];
@@ -69,13 +69,13 @@ OCT_INLINE void store_row_scales(const band *b, int64_t row, __m128i scales, int
 OCT_INLINE void scale_rows(const band *b, const piece *p, int i, oct_dtype dtype,
                            const oct_mx_rules *r, __m512i maxima[8], stage *s) {
     __m512i m = _mm512_castsi256_si512(oct_reduce_maxima(maxima));
-    __mmask32 exotic = oct_exotic_words(m);
-    if (exotic & 0xff)
-        s->exotic_rows |= 1u << i;
-    if (exotic & 0xff00)
-        s->exotic_rows |= 2u << i;
-    __m512i scales = oct_word_scales(m, &r->rule);
-    __m256i bases = _mm512_castsi512_si256(oct_word_bases(scales, &r->rule));
+    __mmask32 out_of_range = oct_maxima_out_of_range(m);
+    if (out_of_range & 0xff)
+        s->rows_out_of_range |= 1u << i;
+    if (out_of_range & 0xff00)
+        s->rows_out_of_range |= 2u << i;
+    __m512i scales = oct_scales_of_maxima(m, &r->rule);
+    __m256i bases = _mm512_castsi512_si256(oct_encoding_bases(scales, &r->rule));
     if (dtype == OCT_BF16) {
         __m512i wide = _mm512_cvtepu16_epi32(bases);
         _mm512_store_si512(s->row_bases[i], _mm512_or_si512(wide, _mm512_slli_epi32(wide, 16)));
@@ -98,7 +98,7 @@ OCT_INLINE void read_piece(const band *b, const piece *p, oct_dtype dtype, const
 #pragma GCC unroll 8
     for (int i = 0; i < WORD_REGISTERS; i++)
         columns[i] = _mm512_setzero_si512();
-    s->exotic_rows = s->exotic_cols = 0;
+    s->rows_out_of_range = s->cols_out_of_range = 0;
     for (int i = 0; i < BLOCK; i += 2) {
         const char *ahead = p->next + i / 4 * ld + i / 2 % 2 * STRIP / 2 * size;
         __m512i maxima[8];
@@ -107,14 +107,14 @@ OCT_INLINE void read_piece(const band *b, const piece *p, oct_dtype dtype, const
             const bool there = i + k < p->n_rows;
 #pragma GCC unroll 4
             for (int j = 0; j < 4; j++) {
-                oct_words_64 w =
-                    oct_load_words(from + 64 * j * size, dtype, there ? n_cols - 64 * j : 0);
+                oct_odd_bf16_64 w =
+                    oct_load_odd_bf16(from + 64 * j * size, dtype, there ? n_cols - 64 * j : 0);
                 _mm512_store_si512(words + 64 * j, w.words[0]);
                 _mm512_store_si512(words + 64 * j + 32, w.words[1]);
                 maxima[4 * k + j] = oct_block_maxima(w, dtype);
                 for (int h = 0; h < 2; h++)
                     columns[2 * j + h] =
-                        _mm512_max_epu16(columns[2 * j + h], oct_word_magnitudes(w.words[h]));
+                        _mm512_max_epu16(columns[2 * j + h], oct_odd_bf16_magnitudes(w.words[h]));
                 if ((4 * k + j) * 16 * size % 64 == 0)
                     oct_prefetch(ahead + (4 * k + j) * 16 * size, 16 * size);
             }
@@ -126,18 +126,19 @@ OCT_INLINE void read_piece(const band *b, const piece *p, oct_dtype dtype, const
     }
 #pragma GCC unroll 8
     for (int i = 0; i < WORD_REGISTERS; i++) {
-        __m512i scales = oct_word_scales(columns[i], &r->rule);
-        s->exotic_cols |= (uint32_t)(oct_exotic_words(columns[i]) != 0) << i;
+        __m512i scales = oct_scales_of_maxima(columns[i], &r->rule);
+        s->cols_out_of_range |= (uint32_t)(oct_maxima_out_of_range(columns[i]) != 0) << i;
         _mm512_store_si512(s->col_scales[p->index] + 32 * i, scales);
-        _mm512_store_si512(s->col_bases + 32 * i, oct_word_bases(scales, &r->rule));
+        _mm512_store_si512(s->col_bases + 32 * i, oct_encoding_bases(scales, &r->rule));
     }
 }
 
 /* 64 codes of a row. base: of these blocks in stage.row_bases. */
 OCT_INLINE __m512i encode_row(const __m512i words[2], const int32_t *base, oct_dtype dtype,
                               oct_dtype format) {
-    __m512i first = oct_encode_words(words[0], _mm512_set1_epi32(base[0]), format);
-    __m512i second = oct_encode_words(words[1], _mm512_set1_epi32(base[dtype == OCT_BF16]), format);
+    __m512i first = oct_encode_odd_bf16(words[0], _mm512_set1_epi32(base[0]), format);
+    __m512i second =
+        oct_encode_odd_bf16(words[1], _mm512_set1_epi32(base[dtype == OCT_BF16]), format);
     return oct_order_codes(first, second, dtype, format);
 }
 
@@ -158,8 +159,8 @@ OCT_INLINE void encode_quad(const uint16_t *words, const int32_t *bases, const u
     for (int i = 0; i < 4; i++) {
         const __m512i w[2] = {_mm512_load_si512(words + i * STAGE_LD),
                               _mm512_load_si512(words + i * STAGE_LD + 32)};
-        codes[0][i] = oct_encode_words(w[0], _mm512_load_si512(col_bases), format);
-        codes[1][i] = oct_encode_words(w[1], _mm512_load_si512(col_bases + 32), format);
+        codes[0][i] = oct_encode_odd_bf16(w[0], _mm512_load_si512(col_bases), format);
+        codes[1][i] = oct_encode_odd_bf16(w[1], _mm512_load_si512(col_bases + 32), format);
         if (rows) {
             __m512i line = encode_row(w, bases + 8 * i, dtype, format);
             if (whole)
@@ -201,9 +202,10 @@ OCT_INLINE void encode_piece(const band *b, const piece *p, oct_dtype dtype, oct
     }
 }
 
-static __attribute__((noinline)) void quantize_exotic_rows(const band *b, const piece *p,
-                                                           oct_dtype format, oct_scale_mode mode,
-                                                           uint32_t rows) {
+static __attribute__((noinline)) void quantize_out_of_range_rows(const band *b, const piece *p,
+                                                                 oct_dtype format,
+                                                                 oct_scale_mode mode,
+                                                                 uint32_t rows) {
     for (int64_t i = 0; i < p->n_rows; i++) {
         if (!(rows >> i & 1))
             continue;
@@ -220,11 +222,11 @@ static __attribute__((noinline)) void quantize_exotic_rows(const band *b, const 
 
 /* Which column of the strip a dword of stage.codes belongs to. */
 OCT_INLINE int64_t column_of(oct_dtype dtype, int i, int word) {
-    return i / 2 * 64 + oct_word_element(dtype, i % 2, word % 2, word / 2);
+    return i / 2 * 64 + oct_odd_bf16_element(dtype, i % 2, word % 2, word / 2);
 }
 
 static __attribute__((noinline)) void
-quantize_exotic_columns(const band *b, int i, oct_dtype format, oct_scale_mode mode) {
+quantize_out_of_range_columns(const band *b, int i, oct_dtype format, oct_scale_mode mode) {
     for (int word = 0; word < 32; word++) {
         int64_t j = column_of(b->x->dtype, i, word), col = b->col + j;
         if (j >= b->n_cols)
@@ -363,7 +365,7 @@ PASSES(both, bf16, OCT_BF16, e5m2, OCT_E5M2, true)
 
 static void quantize_band(const band *b, const passes *run, oct_dtype format, const oct_mx_rules *r,
                           stage *s) {
-    uint32_t exotic_cols = 0;
+    uint32_t cols_out_of_range = 0;
     for (int k = 0; k < 2; k++) {
         const int64_t row = b->row + k * BLOCK;
         piece p = {row, oct_min_i64(BLOCK, b->n_rows - k * BLOCK), k,
@@ -377,14 +379,14 @@ static void quantize_band(const band *b, const passes *run, oct_dtype format, co
         const bool whole = b->n_cols == STRIP && p.n_rows == BLOCK;
         run->read[whole](b, &p, r, s);
         run->encode[whole && (!b->by_rows || b->stream_rows)](b, &p, s);
-        if (b->by_rows && s->exotic_rows)
-            quantize_exotic_rows(b, &p, format, r->mode, s->exotic_rows);
-        exotic_cols |= s->exotic_cols;
+        if (b->by_rows && s->rows_out_of_range)
+            quantize_out_of_range_rows(b, &p, format, r->mode, s->rows_out_of_range);
+        cols_out_of_range |= s->cols_out_of_range;
     }
     run->finish(b, s);
-    for (int i = 0; exotic_cols >> i; i++)
-        if (exotic_cols >> i & 1)
-            quantize_exotic_columns(b, i, format, r->mode);
+    for (int i = 0; cols_out_of_range >> i; i++)
+        if (cols_out_of_range >> i & 1)
+            quantize_out_of_range_columns(b, i, format, r->mode);
 }
 
 /* Strip by strip, band by band. */

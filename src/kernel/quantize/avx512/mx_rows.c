@@ -28,8 +28,8 @@ typedef struct group {
     const char *ahead; /* where the reading will be soon, to be prefetched; or NULL */
 } group;
 
-static __attribute__((noinline)) void quantize_exotic_group(const group *g, oct_dtype format,
-                                                            oct_scale_mode mode) {
+static __attribute__((noinline)) void quantize_out_of_range_group(const group *g, oct_dtype format,
+                                                                  oct_scale_mode mode) {
     oct_matrix_view x = oct_part(g->x, g->x->dtype, g->row, 1, g->col, g->n);
     oct_mx_output out = {g->codes, g->n, g->scales, 16};
     oct_quantize_kernels_ref.mx_rows(&x, format, mode, &out);
@@ -51,7 +51,7 @@ OCT_INLINE void load_words(const group *g, oct_dtype dtype, int64_t n, uint16_t 
     const int64_t size = dtype == OCT_F32 ? 4 : 2;
 #pragma GCC unroll 8
     for (int i = 0; i < 8; i++) {
-        oct_words_64 w = oct_load_words(from + 64 * i * size, dtype, n - 64 * i);
+        oct_odd_bf16_64 w = oct_load_odd_bf16(from + 64 * i * size, dtype, n - 64 * i);
         _mm512_store_si512(words + 64 * i, w.words[0]);
         _mm512_store_si512(words + 64 * i + 32, w.words[1]);
         maxima[i] = oct_block_maxima(w, dtype);
@@ -67,14 +67,14 @@ OCT_INLINE void quantize_group(const group *g, oct_dtype dtype, oct_dtype format
     else
         load_words(g, dtype, g->n, words, lanes);
     __m512i maxima = _mm512_castsi256_si512(oct_reduce_maxima(lanes));
-    if (oct_exotic_words(maxima) & 0xffff) {
-        quantize_exotic_group(g, format, r->mode);
+    if (oct_maxima_out_of_range(maxima) & 0xffff) {
+        quantize_out_of_range_group(g, format, r->mode);
         return;
     }
-    __m512i scales = oct_word_scales(maxima, &r->rule);
+    __m512i scales = oct_scales_of_maxima(maxima, &r->rule);
     _mm_mask_storeu_epi8(g->scales, oct_lanes_below((g->n + BLOCK - 1) / BLOCK),
                          _mm256_cvtepi16_epi8(_mm512_castsi512_si256(scales)));
-    __m512i bases = oct_word_bases(scales, &r->rule);
+    __m512i bases = oct_encoding_bases(scales, &r->rule);
     /* A dword is what the halves of a lane subtract: of two blocks, or twice the same. */
     alignas(64) int32_t base[16];
     if (dtype == OCT_BF16) {
@@ -85,9 +85,9 @@ OCT_INLINE void quantize_group(const group *g, oct_dtype dtype, oct_dtype format
     for (int64_t i = 0; i < g->n; i += 64) {
         const int32_t *b = dtype == OCT_BF16 ? base + i / 32 : base + i / 64;
         __m512i first =
-            oct_encode_words(_mm512_load_si512(words + i), _mm512_set1_epi32(b[0]), format);
-        __m512i second = oct_encode_words(_mm512_load_si512(words + i + 32),
-                                          _mm512_set1_epi32(b[dtype == OCT_BF16]), format);
+            oct_encode_odd_bf16(_mm512_load_si512(words + i), _mm512_set1_epi32(b[0]), format);
+        __m512i second = oct_encode_odd_bf16(_mm512_load_si512(words + i + 32),
+                                             _mm512_set1_epi32(b[dtype == OCT_BF16]), format);
         __m512i codes = oct_order_codes(first, second, dtype, format);
         if (g->n - i < 64)
             _mm512_mask_storeu_epi8(g->codes + i, oct_bytes_below(g->n - i), codes);
@@ -131,8 +131,8 @@ OCT_INLINE void quantize_tiles(const oct_matrix_view *x, oct_dtype dtype, oct_dt
     __m512i maxima[8] = {_mm512_setzero_si512()};
     for (int64_t i = 0; i < n_rows; i++) {
         const void *from = oct_element(x, dtype, row + i, col);
-        oct_words_64 w =
-            n_cols == 64 ? oct_load_words(from, dtype, 64) : oct_load_words(from, dtype, n_cols);
+        oct_odd_bf16_64 w = n_cols == 64 ? oct_load_odd_bf16(from, dtype, 64)
+                                         : oct_load_odd_bf16(from, dtype, n_cols);
         _mm512_store_si512(words[i], w.words[0]);
         _mm512_store_si512(words[i] + 32, w.words[1]);
         maxima[0] = _mm512_max_epu16(maxima[0], oct_block_maxima(w, dtype));
@@ -143,25 +143,25 @@ OCT_INLINE void quantize_tiles(const oct_matrix_view *x, oct_dtype dtype, oct_dt
     uint8_t *codes = out->codes + row * out->ld_codes + col;
     uint8_t *to_scales = out->scales + row / BLOCK * out->ld_scales + col / BLOCK;
     __m512i wide = _mm512_castsi256_si512(oct_reduce_maxima(maxima));
-    if (oct_exotic_words(wide) & 3) {
+    if (oct_maxima_out_of_range(wide) & 3) {
         oct_matrix_view tiles = oct_part(x, dtype, row, n_rows, col, n_cols);
         oct_quantize_kernels_ref.mx_tiles(
             &tiles, format, r->mode,
             &(oct_mx_output){codes, out->ld_codes, to_scales, out->ld_scales});
         return;
     }
-    __m512i scales = oct_word_scales(wide, &r->rule);
+    __m512i scales = oct_scales_of_maxima(wide, &r->rule);
     _mm_mask_storeu_epi8(to_scales, n_cols > BLOCK ? 3 : 1,
                          _mm256_cvtepi16_epi8(_mm512_castsi512_si256(scales)));
-    uint32_t pair = (uint32_t)_mm512_cvtsi512_si32(oct_word_bases(scales, &r->rule));
+    uint32_t pair = (uint32_t)_mm512_cvtsi512_si32(oct_encoding_bases(scales, &r->rule));
     __m512i first = _mm512_set1_epi32((int)pair), second = first;
     if (dtype == OCT_BF16) {
         first = _mm512_set1_epi16((short)pair);
         second = _mm512_set1_epi16((short)(pair >> 16));
     }
     for (int64_t i = 0; i < n_rows; i++) {
-        __m512i a = oct_encode_words(_mm512_load_si512(words[i]), first, format);
-        __m512i b = oct_encode_words(_mm512_load_si512(words[i] + 32), second, format);
+        __m512i a = oct_encode_odd_bf16(_mm512_load_si512(words[i]), first, format);
+        __m512i b = oct_encode_odd_bf16(_mm512_load_si512(words[i] + 32), second, format);
         __m512i line = oct_order_codes(a, b, dtype, format);
         if (n_cols == 64)
             oct_store_line(codes + i * out->ld_codes, line, stream);

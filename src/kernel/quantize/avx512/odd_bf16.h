@@ -5,8 +5,8 @@
  * to four bits or fewer, and every comparison that a scale depends on, as all 24 would; a bf16 is
  * its own word. Scales are powers of two, so scaling is a subtraction from the exponent field.
  *
- * Invariant: the bits of octet/format.h, for blocks that oct_exotic_words doesn't name. Those
- * (NaN, Inf, or nothing but fp32 numbers below 2^-93) are left to the reference set. */
+ * Invariant: the bits of octet/format.h, for blocks that oct_maxima_out_of_range doesn't name.
+ * Those (NaN, Inf, or nothing but fp32 numbers below 2^-93) are left to the reference set. */
 #ifndef OCT_KERNEL_QUANTIZE_AVX512_ODD_BF16_H
 #define OCT_KERNEL_QUANTIZE_AVX512_ODD_BF16_H
 
@@ -15,12 +15,12 @@
 /* 64 elements of a row. bf16: words[0] has the first 32, words[1] the others. fp32: lane i of the
  * low halves has element i, of the high halves element 32 + i; 16 + i and 48 + i in words[1]. So
  * a block is a register, or one half of every lane of both. */
-typedef struct oct_words_64 {
+typedef struct oct_odd_bf16_64 {
     __m512i words[2];
-} oct_words_64;
+} oct_odd_bf16_64;
 
 /* Lane i: the words of a (low half) and b (high half). */
-OCT_INLINE __m512i oct_odd_words(__m512i a, __m512i b) {
+OCT_INLINE __m512i oct_round_to_odd(__m512i a, __m512i b) {
     const __mmask32 upper = 0xaaaaaaaau;
     __m512i kept = _mm512_mask_mov_epi16(_mm512_srli_epi32(a, 16), upper, b);
     __m512i cut = _mm512_mask_mov_epi16(a, upper, _mm512_slli_epi32(b, 16));
@@ -28,8 +28,8 @@ OCT_INLINE __m512i oct_odd_words(__m512i a, __m512i b) {
 }
 
 /* n of 64 elements at x are there; the others become zeros. */
-OCT_INLINE oct_words_64 oct_load_words(const void *x, oct_dtype dtype, int64_t n) {
-    oct_words_64 w;
+OCT_INLINE oct_odd_bf16_64 oct_load_odd_bf16(const void *x, oct_dtype dtype, int64_t n) {
+    oct_odd_bf16_64 w;
     if (dtype == OCT_BF16) {
         __mmask64 mask = oct_bytes_below(n);
         w.words[0] = _mm512_maskz_loadu_epi16((__mmask32)mask, x);
@@ -40,25 +40,25 @@ OCT_INLINE oct_words_64 oct_load_words(const void *x, oct_dtype dtype, int64_t n
 #pragma GCC unroll 4
     for (int i = 0; i < 4; i++)
         v[i] = _mm512_maskz_loadu_epi32(oct_lanes_below(n - 16 * i), (const float *)x + 16 * i);
-    w.words[0] = oct_odd_words(v[0], v[2]);
-    w.words[1] = oct_odd_words(v[1], v[3]);
+    w.words[0] = oct_round_to_odd(v[0], v[2]);
+    w.words[1] = oct_round_to_odd(v[1], v[3]);
     return w;
 }
 
 /* Where a column of a register of words comes from: which of 64 elements is half h of lane i of
  * words[w]. */
-OCT_INLINE int64_t oct_word_element(oct_dtype dtype, int w, int half, int lane) {
+OCT_INLINE int64_t oct_odd_bf16_element(oct_dtype dtype, int w, int half, int lane) {
     return dtype == OCT_BF16 ? 32 * w + 2 * lane + half : 16 * w + 32 * half + lane;
 }
 
-OCT_INLINE __m512i oct_word_magnitudes(__m512i words) {
+OCT_INLINE __m512i oct_odd_bf16_magnitudes(__m512i words) {
     return _mm512_and_si512(words, _mm512_set1_epi16(0x7fff));
 }
 
 /* The largest magnitudes of 64 elements, still to be reduced over lanes: low halves those of the
  * first block, high halves those of the second. */
-OCT_INLINE __m512i oct_block_maxima(oct_words_64 w, oct_dtype dtype) {
-    __m512i a = oct_word_magnitudes(w.words[0]), b = oct_word_magnitudes(w.words[1]);
+OCT_INLINE __m512i oct_block_maxima(oct_odd_bf16_64 w, oct_dtype dtype) {
+    __m512i a = oct_odd_bf16_magnitudes(w.words[0]), b = oct_odd_bf16_magnitudes(w.words[1]);
     if (dtype == OCT_F32)
         return _mm512_max_epu16(a, b);
     return _mm512_max_epu16(_mm512_unpacklo_epi16(a, b), _mm512_unpackhi_epi16(a, b));
@@ -106,7 +106,7 @@ OCT_INLINE oct_mx_rule oct_mx_rule_make(oct_dtype format, oct_scale_mode mode) {
 
 /* Blocks whose maxima are out of the range of these functions: not finite, or tiny without being
  * zero. */
-OCT_INLINE __mmask32 oct_exotic_words(__m512i maxima) {
+OCT_INLINE __mmask32 oct_maxima_out_of_range(__m512i maxima) {
     const __m512i low = _mm512_set1_epi16(34 << 7);
     const __m512i range = _mm512_set1_epi16(0x7f80 - (34 << 7));
     return _mm512_mask_cmpge_epu16_mask(_mm512_test_epi16_mask(maxima, maxima),
@@ -114,13 +114,13 @@ OCT_INLINE __mmask32 oct_exotic_words(__m512i maxima) {
 }
 
 /* E8M0 codes of maxima. */
-OCT_INLINE __m512i oct_word_scales(__m512i maxima, const oct_mx_rule *rule) {
+OCT_INLINE __m512i oct_scales_of_maxima(__m512i maxima, const oct_mx_rule *rule) {
     __m512i e = _mm512_srli_epi16(_mm512_add_epi16(maxima, rule->rounding), 7);
     return _mm512_subs_epu16(e, rule->largest_exponent);
 }
 
-/* What oct_encode_words subtracts for a scale code. Zeros may have any. */
-OCT_INLINE __m512i oct_word_bases(__m512i scales, const oct_mx_rule *rule) {
+/* What oct_encode_odd_bf16 subtracts for a scale code. Zeros may have any. */
+OCT_INLINE __m512i oct_encoding_bases(__m512i scales, const oct_mx_rule *rule) {
     __m512i steps = _mm512_subs_epu16(scales, rule->drop);
     return _mm512_slli_epi16(_mm512_max_epu16(steps, _mm512_set1_epi16(1)), 7);
 }
@@ -136,10 +136,10 @@ OCT_INLINE __m512i oct_word_bases(__m512i scales, const oct_mx_rule *rule) {
  * 1, the code is s 2^c / 256 plus n - c steps of that field: 2^c / 256 times a straight line in t =
  * 128 n + mantissa. The bias makes the largest code the largest number of 16 bits, to which the
  * last addition saturates. */
-OCT_INLINE __m512i oct_encode_words(__m512i words, __m512i base, oct_dtype format) {
+OCT_INLINE __m512i oct_encode_odd_bf16(__m512i words, __m512i base, oct_dtype format) {
     const int c = format == OCT_E4M3 ? 4 : 3;
     const int bias = 0x7f - (format == OCT_E4M3 ? 0x7e : 0x7b);
-    __m512i t = _mm512_subs_epu16(oct_word_magnitudes(words), base);
+    __m512i t = _mm512_subs_epu16(oct_odd_bf16_magnitudes(words), base);
     __m512i n = _mm512_min_epu16(_mm512_srli_epi16(t, 7), _mm512_set1_epi16(c));
     __m512i s =
         _mm512_ternarylogic_epi32(t, _mm512_set1_epi16(0x7f), _mm512_set1_epi16(0x80), 0xea);
@@ -152,7 +152,8 @@ OCT_INLINE __m512i oct_encode_words(__m512i words, __m512i base, oct_dtype forma
     return _mm512_ternarylogic_epi32(v, words, _mm512_set1_epi16((short)0x8000), 0xf8);
 }
 
-/* Results of oct_encode_words to codes: the low byte of each word from a, the high one from b. */
+/* Results of oct_encode_odd_bf16 to codes: the low byte of each word from a, the high one from b.
+ */
 OCT_INLINE __m512i oct_pair_codes(__m512i a, __m512i b, oct_dtype format) {
     const char bias = 0x7f - (format == OCT_E4M3 ? 0x7e : 0x7b);
     __m512i pairs = _mm512_ternarylogic_epi32(_mm512_srli_epi16(a, 8), b,
@@ -160,7 +161,8 @@ OCT_INLINE __m512i oct_pair_codes(__m512i a, __m512i b, oct_dtype format) {
     return _mm512_sub_epi8(pairs, _mm512_set1_epi8(bias));
 }
 
-/* Codes in pairs of the words of oct_words_64 (words[0]: low bytes) in the order of the elements.
+/* Codes in pairs of the words of oct_odd_bf16_64 (words[0]: low bytes) in the order of the
+ * elements.
  */
 OCT_INLINE __m512i oct_order_pairs(__m512i pairs, oct_dtype dtype) {
     if (dtype == OCT_BF16) {

@@ -105,7 +105,7 @@ OCT_INLINE __m512i hif8_64(const char *from, oct_dtype dtype, int64_t n, const d
         for (int i = 0; i < 2; i++)
             codes[i] = oct_encode_hif8(tables, upper_words(q[i], q[2 + i]));
     } else {
-        const oct_words_64 w = oct_load_words(from, OCT_BF16, n);
+        const oct_odd_bf16_64 w = oct_load_odd_bf16(from, OCT_BF16, n);
         for (int i = 0; i < 2; i++) {
             __m512i odd = _mm512_and_si512(w.words[i], _mm512_set1_epi32((int)0xffff0000u));
             __m512 a = _mm512_castsi512_ps(_mm512_slli_epi32(w.words[i], 16));
@@ -186,7 +186,7 @@ void oct_scaled_avx512(const oct_matrix_view *x, oct_dtype format, float scale, 
 
 void oct_decode_scaled_avx512(const uint8_t *codes, int64_t rows, int64_t cols, int64_t ld_codes,
                               oct_dtype format, float scale, float *y, int64_t ld_y) {
-    oct_code_table table = oct_code_table_load(oct_code_words(format), format);
+    oct_code_table table = oct_code_table_load(oct_bf16_of_codes(format), format);
     __m512 factor = _mm512_set1_ps(scale);
     for (int64_t r = 0; r < rows; r++) {
         for (int64_t c = 0; c < cols; c += 16) {

@@ -5,51 +5,53 @@
 #include <stdlib.h>
 
 #include "kernel/elementwise.h"
-#include "kernel/gemm/kernels.h"
+#include "kernel/gemm/tuning.h"
 #include "kernel/sets.h" /* written by meson: the sets that this compiler could build */
+
+/* A level: what its CPU must have, and what runs there. */
+typedef struct kernel_level {
+    oct_cpu_features needs;
+    const oct_quantize_kernels *quantize;
+    const oct_gemm_tuning *gemm;
+} kernel_level;
+
+#define VNNI .avx512_vnni = true, .avx512_vbmi = true
+
+/* The best first: the first that the CPU can run is taken. */
+static const kernel_level levels[] = {
+#ifdef OCT_HAVE_AMX
+    {{OCT_CPU_AVX512, VNNI, .amx_bf16 = true}, &oct_quantize_kernels_avx512, &oct_gemm_tuning_amx},
+#endif
+#ifdef OCT_HAVE_AVX512_VNNI
+    {{OCT_CPU_AVX512, VNNI}, &oct_quantize_kernels_avx512, &oct_gemm_tuning_vnni},
+#endif
+#ifdef OCT_HAVE_AVX512
+    {{OCT_CPU_AVX512}, &oct_quantize_kernels_avx512, &oct_gemm_tuning_avx512},
+#endif
+#ifdef OCT_HAVE_AVX2
+    {{OCT_CPU_AVX2}, &oct_quantize_kernels_avx2, &oct_gemm_tuning_avx2},
+#endif
+    {{OCT_CPU_REF}, &oct_quantize_kernels_ref, &oct_gemm_tuning_ref},
+};
 
 static oct_kernels current;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-oct_kernels oct_kernels_select(oct_cpu_features features) {
-    oct_kernels kernels = {.features = features,
-                           .quantize = &oct_quantize_kernels_ref,
-                           .elementwise = oct_elementwise_select(features.level),
-                           .gemm = &oct_gemm_kernels_ref};
-    kernels.features.amx_bf16 = false; /* until its kernels are chosen */
-#ifdef OCT_HAVE_AVX2
-    if (features.level >= OCT_CPU_AVX2) {
-        kernels.quantize = &oct_quantize_kernels_avx2;
-        kernels.gemm = &oct_gemm_kernels_avx2;
-    }
-#endif
-#ifdef OCT_HAVE_AVX512
-    if (features.level >= OCT_CPU_AVX512) {
-        kernels.quantize = &oct_quantize_kernels_avx512;
-        kernels.gemm = &oct_gemm_kernels_avx512;
-    }
-#endif
-#ifdef OCT_HAVE_AVX512_VNNI
-    if (features.level >= OCT_CPU_AVX512 && features.avx512_vnni && features.avx512_vbmi) {
-        kernels.gemm_fast = &oct_gemm_kernels_vnni;
-        kernels.gemm_few_rows = &oct_gemm_kernels_few_rows_avx512;
-        kernels.gemm_fewest_rows = &oct_gemm_kernels_few_rows_avx512;
-    }
-#endif
-#ifdef OCT_HAVE_AMX
-    if (kernels.gemm_fast && features.amx_bf16) {
-        kernels.gemm_fast = &oct_gemm_kernels_amx;
-        kernels.gemm_few_rows = &oct_gemm_kernels_few_rows_amx;
-        kernels.features.amx_bf16 = true;
-    }
-#endif
-    return kernels;
+static bool has(const oct_cpu_features *cpu, const oct_cpu_features *needs) {
+    return cpu->level >= needs->level && cpu->avx512_vnni >= needs->avx512_vnni &&
+           cpu->avx512_vbmi >= needs->avx512_vbmi && cpu->amx_bf16 >= needs->amx_bf16;
 }
 
-const char *oct_kernels_name(const oct_kernels *kernels) {
-    if (!kernels->gemm_fast)
-        return oct_cpu_level_name(kernels->features.level);
-    return kernels->features.amx_bf16 ? "avx512+amx" : "avx512+vnni";
+oct_kernels oct_kernels_select(oct_cpu_features features) {
+    const kernel_level *level = levels;
+    while (!has(&features, &level->needs))
+        level++;
+    features.amx_bf16 = level->needs.amx_bf16;
+    return (oct_kernels){.name = level->gemm->name,
+                         .features = features,
+                         .quantize = level->quantize,
+                         .elementwise = oct_elementwise_select(features.level),
+                         .gemm = level->gemm};
 }
 
 static void choose_best(void) {

@@ -7,22 +7,16 @@
 #include "kernel/quantize.h"
 
 typedef struct oct_kernels {
+    const char *name; /* what decides the bits of a product: "ref", "avx2", "avx512", "avx512+vnni",
+                         "avx512+amx" */
     oct_cpu_features features;
     const oct_quantize_kernels *quantize;
     const struct oct_elementwise_kernels *elementwise; /* kernel/elementwise.h */
-    const struct oct_gemm_kernels *gemm; /* exact; kernel/gemm_kernels.h, used by gemm.c alone */
-    /* Aligned, of at most their MR rows of A; and of one row, or two by E4M3; where gemm_fast
-     * is. */
-    const struct oct_gemm_kernels *gemm_few_rows, *gemm_fewest_rows;
-    const struct oct_gemm_kernels
-        *gemm_fast; /* NULL where the CPU lacks AVX512-VNNI, VBMI or GFNI */
+    const struct oct_gemm_tuning *gemm;                /* kernel/gemm/tuning.h */
 } oct_kernels;
 
 /* Pure: the table for these features. Tests build one for every level that the CPU has. */
 oct_kernels oct_kernels_select(oct_cpu_features features);
-
-/* What decides the bits of a product: "ref", "avx2", "avx512", "avx512+vnni", "avx512+amx". */
-const char *oct_kernels_name(const oct_kernels *kernels);
 
 /* The process's table. Before oct_kernels_init it is the best for this CPU, capped by OCTET_CPU
  * when that is valid. */

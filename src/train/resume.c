@@ -103,7 +103,7 @@ static oct_status read_optimizer(oct_trainer *t, const oct_checkpoint *from, oct
 }
 
 static void warn_of_other_kernels(const oct_trainer *t, const oct_checkpoint *from) {
-    const char *set = oct_kernels_name(oct_kernels_current());
+    const char *set = oct_kernels_current()->name;
     const char *gemm = oct_trainer_gemm_name(t->job);
     if (strcmp(set, oct_checkpoint_kernel_set(from)) != 0 ||
         strcmp(gemm, oct_checkpoint_gemm(from)) != 0)

@@ -228,7 +228,7 @@ static oct_status write_checkpoint(oct_trainer *t, const snapshot *s, const char
                                         .config_name =
                                             config ? (yaml ? "config.yaml" : "config.toml") : NULL,
                                         .config_text = config,
-                                        .kernel_set = oct_kernels_name(oct_kernels_current()),
+                                        .kernel_set = oct_kernels_current()->name,
                                         .gemm = oct_trainer_gemm_name(t->job),
                                         .files = t->files.files,
                                         .n_files = t->files.n};

@@ -10,7 +10,7 @@
 #include "../kernels/levels.h"
 #include "base/alloc.h"
 #include "expect.h"
-#include "kernel/gemm/kernels.h"
+#include "kernel/gemm/tuning.h"
 
 enum { MAX_N = 1 << 16 /* elements of one row of a file */ };
 
@@ -79,7 +79,7 @@ static void expect_packed(verdict *v, oct_dtype format, uint8_t code, uint8_t sc
                      .ld_scales = 1,
                      .block_rows = 1};
     for (size_t s = 0; s < n_sets; s++) {
-        const oct_gemm_kernels *gemm = sets[s].kernels.gemm;
+        const oct_gemm_kernels *gemm = oct_gemm_exact_kernels(sets[s].kernels.gemm);
         _Alignas(64) float panel[MAX_PANEL + 16];
         memset(panel, POISON, sizeof panel);
         gemm->pack_a(&x, 0, gemm->MR, 0, 1, panel);

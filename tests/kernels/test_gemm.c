@@ -18,7 +18,6 @@
 #include "base/thread.h"
 #include "harness.h"
 #include "kernel/gemm.h"
-#include "kernel/gemm/kernels.h"
 
 /* What fills an operand. */
 typedef enum filling {
@@ -318,8 +317,7 @@ static size_t product_sets(kernel_set sets[MAX_KERNEL_SETS]) {
     for (size_t i = 0; i < n_all; i++) {
         bool known = false;
         for (size_t k = 0; k < n; k++)
-            known = known || (all[i].kernels.gemm == sets[k].kernels.gemm &&
-                              all[i].kernels.gemm_fast == sets[k].kernels.gemm_fast);
+            known = known || all[i].kernels.gemm == sets[k].kernels.gemm;
         if (!known)
             sets[n++] = all[i];
     }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "../kernels/levels.h"
+#include "kernel/gemm/tuning.h"
 
 enum { MOST_SCALES = 1 << 16, NO_MUTANT = 97 /* exit status: the name or the tables are wrong */ };
 
@@ -64,10 +65,11 @@ static bool is_run_here(const mutation *m) {
     size_t n_sets = kernel_sets(sets);
     for (size_t s = 0; s < n_sets; s++) {
         const oct_kernels *k = &sets[s].kernels;
-        if (m->table == k->quantize || m->table == k->elementwise || m->table == k->gemm ||
-            m->table == k->gemm_fast || m->table == k->gemm_few_rows ||
-            m->table == k->gemm_fewest_rows)
+        if (m->table == k->quantize || m->table == k->elementwise)
             return true;
+        for (int i = 0; i < k->gemm->n_choices; i++)
+            if (m->table == k->gemm->choices[i].kernels)
+                return true;
     }
     return !m->entry;
 }

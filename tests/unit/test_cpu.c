@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "kernel/cpu.h"
+#include "kernel/gemm/tuning.h"
 #include "kernel/select.h"
 
 static void given_this_cpu_extensions_come_only_with_their_level(void **state) {
@@ -79,7 +80,7 @@ static void given_any_features_the_table_is_whole(void **state) {
             assert_non_null(kernels.gemm);
             assert_non_null(kernels.elementwise);
             if (!(f.avx512_vnni && f.avx512_vbmi))
-                assert_null(kernels.gemm_fast);
+                assert_false(oct_gemm_has_fast(kernels.gemm));
             assert_int_equal(kernels.features.level, level);
             /* Each level has products and quantizers of its own. */
             assert_true(kernels.gemm != below.gemm);
@@ -91,18 +92,17 @@ static void given_any_features_the_table_is_whole(void **state) {
 static void given_other_bits_the_table_has_another_name(void **state) {
     (void)state;
     oct_kernels plain = oct_kernels_select((oct_cpu_features){.level = OCT_CPU_REF});
-    assert_string_equal(oct_kernels_name(&plain), "ref");
+    assert_string_equal(plain.name, "ref");
     oct_kernels all = oct_kernels_select(oct_cpu_detect());
-    if (!all.gemm_fast) {
-        printf("SKIPPED: this CPU has no aligned product\n");
+    if (!oct_gemm_has_fast(all.gemm)) {
+        printf("SKIPPED: this CPU has no fast product\n");
         return;
     }
     oct_cpu_features capped = oct_cpu_detect();
     capped.amx_bf16 = false;
     oct_kernels vnni = oct_kernels_select(capped);
-    assert_string_equal(oct_kernels_name(&vnni), "avx512+vnni");
-    assert_int_equal(all.gemm_fast != vnni.gemm_fast,
-                     strcmp(oct_kernels_name(&all), "avx512+vnni") != 0);
+    assert_string_equal(vnni.name, "avx512+vnni");
+    assert_int_equal(all.gemm != vnni.gemm, strcmp(all.name, "avx512+vnni") != 0);
 }
 
 static void given_an_environment_variable_it_decides_the_table(void **state) {

@@ -1,5 +1,5 @@
-/* The driver of matrix products: packs and multiplies, job by job as gemm_plan.h cuts them. See
- * gemm.h for what is computed and gemm_kernels.h for the anatomy.
+/* The driver of matrix products: packs and multiplies, job by job as plan.h cuts them. See
+ * gemm.h for what is computed and kernels.h for the anatomy.
  *
  * Invariant: an element's accumulation order is that of its steps of K, whatever the tiles. */
 #include "kernel/gemm.h"
@@ -8,16 +8,12 @@
 
 #include "base/checked.h"
 #include "base/thread.h"
-#include "kernel/gemm/kernels.h"
 #include "kernel/gemm/plan.h"
 #include "kernel/select.h"
 
-static const size_t A_KEPT = (size_t)640 << 10; /* packed bytes that fit L2 beside all else */
-static const int64_t STREAMED_OUTPUT = 1 << 18; /* elements of C that no cache would keep */
-static const double SERIAL_WORK = 1 << 19;      /* multiply-adds that aren't worth waking threads */
-
 typedef struct gemm_run {
     const oct_gemm_round *round;
+    double serial_work; /* multiply-adds up to which the caller does all */
     unsigned char *a, *b, *scratch;
     float *acc;
     size_t scratch_bytes, panel_bytes; /* per thread: first accumulators, then one panel */
@@ -36,14 +32,14 @@ typedef enum acc_place {
  */
 static bool keeps_a(const oct_gemm_job *j) {
     int64_t n_panels = oct_min_i64(j->a.tile / j->kernels->MR, j->a.n_panels);
-    return j->b.by_tile && (size_t)(n_panels * j->n_steps) * j->a.stride <= A_KEPT;
+    return j->b.by_tile && (size_t)(n_panels * j->n_steps) * j->a.stride <= j->limits->a_kept;
 }
 
 /* C that no cache would keep, and that nothing is added to, is written once, past them. */
 static bool is_streamed(const oct_gemm_job *j) {
     const oct_gemm_problem *p = j->problem;
     return j->kernels->multiply_block && p->accumulate == OCT_OVERWRITE &&
-           p->sum_dtype == OCT_F32 && p->M * p->N >= STREAMED_OUTPUT;
+           p->sum_dtype == OCT_F32 && p->M * p->N >= j->limits->streamed_output;
 }
 
 static acc_place place_of(const oct_gemm_job *j) {
@@ -389,7 +385,7 @@ static void tile_task(void *context, int64_t task, int thread) {
 }
 
 static void run_tasks(int64_t n_tasks, oct_task task, gemm_run *run) {
-    if (run->round->work > SERIAL_WORK) {
+    if (run->round->work > run->serial_work) {
         oct_parallel(n_tasks, task, run);
         return;
     }
@@ -399,19 +395,21 @@ static void run_tasks(int64_t n_tasks, oct_task task, gemm_run *run) {
 
 size_t oct_gemm_workspace(const oct_gemm_problem *problems, int64_t n_problems,
                           oct_gemm_mode mode) {
-    oct_gemm_layout l = oct_gemm_measure(&(oct_gemm_plan){problems, n_problems, mode});
+    oct_gemm_layout l =
+        oct_gemm_measure(&(oct_gemm_plan){problems, n_problems, mode, oct_kernels_current()->gemm});
     return l.a_bytes + l.b_bytes + l.acc_bytes +
            (l.scratch_bytes + l.panel_bytes) * (size_t)oct_threads();
 }
 
 void oct_gemm(const oct_gemm_problem *problems, int64_t n_problems, oct_gemm_mode mode,
               void *workspace) {
-    oct_gemm_plan plan = {problems, n_problems, mode};
+    oct_gemm_plan plan = {problems, n_problems, mode, oct_kernels_current()->gemm};
     oct_gemm_layout l = oct_gemm_measure(&plan);
     oct_gemm_round r;
     r.n_jobs = 0;
     unsigned char *base = workspace;
     gemm_run run = {.round = &r,
+                    .serial_work = plan.tuning->limits->serial_work,
                     .a = base,
                     .b = base + l.a_bytes,
                     .acc = (float *)(void *)(base + l.a_bytes + l.b_bytes),
@@ -426,5 +424,5 @@ void oct_gemm(const oct_gemm_problem *problems, int64_t n_problems, oct_gemm_mod
 }
 
 bool oct_gemm_supports(oct_gemm_mode mode) {
-    return mode != OCT_GEMM_FAST || oct_kernels_current()->gemm_fast != NULL;
+    return mode != OCT_GEMM_FAST || oct_gemm_has_fast(oct_kernels_current()->gemm);
 }

@@ -1,4 +1,5 @@
-/* What a kernel set brings to a matrix product; kernel/gemm.c is the driver that calls it.
+/* What a kernel set brings to a matrix product; driver.c calls it. Which one is called, and with
+ * what blocks, stands in tuning.c.
  *
  * The anatomy is that of BLIS: the driver packs panels of MR rows of A and NR rows of B (decoded,
  * scales folded in, k outermost inside a panel), then a microkernel multiplies one A panel by one B
@@ -8,7 +9,7 @@
  *   for each super-block that fits the workspace (all of K for most problems):
  *       pack, in parallel over (panels, step):  A -> a_panel[step][m / MR],  B ->
  *           b_panel[step][n / NR]
- *       multiply, in parallel over tiles of at most MC x NC:
+ *       multiply, in parallel over tiles of C:
  *           for each step of K, each A panel of the tile, each B panel of the tile:
  *               multiply(A panel, B panel) -> accumulators; after the last step: store -> C
  *
@@ -61,26 +62,12 @@ typedef struct oct_gemm_block {
 
 typedef struct oct_gemm_kernels {
     int64_t MR, NR; /* rows of A and of B in a panel */
-    int64_t MC, NC; /* largest tile of C of one task: multiples of MR, NR; MC rows of an A step fit
-                       in L2 beside the accumulators. For whole steps: where K is shorter, tiles
-                       are larger. */
     int64_t k_step; /* OCT_GEMM_K_CHUNK for exact */
-    int64_t streamed_steps; /* of K, up to which sums wait in the thread's own memory if C is to be
-                               written once, past the caches; 0 without `multiply_block` */
 
     /* A packed panel of kc <= k_step takes kc * bytes_per_k + bytes_fixed bytes, rounded up to 64.
      * Exact: MR * 4 (NR * 4) and 0. */
     size_t a_bytes_per_k, a_bytes_fixed;
     size_t b_bytes_per_k, b_bytes_fixed;
-
-    /* If packed panels of B are to be read from near memory: bytes of them in a job at most, and of
-     * A's beside them. 0: as much of both as suits most kernels. */
-    size_t b_near, a_beside;
-    int64_t NC_of_many; /* NC where there are more tiles than one beside each other; 0: NC */
-
-    /* Where a tile packs a panel of B faster than it would read it from beyond L2: how often panels
-     * are packed at most, so that tiles needn't share them. Else 0. */
-    int64_t b_packs;
 
     /* Rows row .. row+n_rows-1 (n_rows <= MR or NR) and k .. k+kc-1 of the operand, decoded with
      * the scale folded in, to panel[(k' * MR) + row'] (exact). Rows from n_rows on are written as
@@ -108,12 +95,12 @@ typedef struct oct_gemm_kernels {
                   oct_dtype sum_dtype);
 } oct_gemm_kernels;
 
+/* `exact`. */
 extern const oct_gemm_kernels oct_gemm_kernels_ref, oct_gemm_kernels_avx2, oct_gemm_kernels_avx512;
-/* OCT_GEMM_FAST: 8-bit operands, AVX512-VNNI (and VBMI). */
-extern const oct_gemm_kernels oct_gemm_kernels_vnni;
-/* The same mode for at most MR rows of A and a B whose K is contiguous (VBMI). */
-extern const oct_gemm_kernels oct_gemm_kernels_few_rows_avx512;
-/* Both in AMX-BF16 tiles. */
-extern const oct_gemm_kernels oct_gemm_kernels_amx, oct_gemm_kernels_few_rows_amx;
+/* `fast`, of 8-bit operands. */
+extern const oct_gemm_kernels oct_gemm_kernels_vnni, oct_gemm_kernels_amx;
+/* The same for at most MR rows of A and a B whose K is contiguous; the first needs VBMI and GFNI
+ * alone. */
+extern const oct_gemm_kernels oct_gemm_kernels_few_rows_avx512, oct_gemm_kernels_few_rows_amx;
 
 #endif

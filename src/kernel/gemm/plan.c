@@ -1,20 +1,9 @@
-/* Planning products: see gemm_plan.h. */
+/* Planning products: see plan.h. */
 #include "kernel/gemm/plan.h"
 
 #include "base/checked.h"
-#include "kernel/select.h"
 
-enum {
-    MAX_STEPS = 8,      /* of K in one job: bounds the packed bytes of a long K */
-    MIN_TILES = 8,      /* a job is cut finer than MC x NC to have this many, if they are large; */
-    MIN_TILES_EACH = 4, /* or this many, where there are others */
-    MAX_WIDER = 4,      /* the largest tile has MC and NC times this */
-    ALIGNMENT = 64
-};
-static const size_t A_BUDGET = (size_t)8 << 20, B_BUDGET = (size_t)32 << 20; /* packed bytes */
-/* A tile's accumulators that stay in L2 beside a step of A, and packed bytes of B that do. */
-static const size_t ACC_KEPT = (size_t)384 << 10, B_SHARED = (size_t)1 << 20;
-static const double TILE_WORK = 1 << 21; /* a tile with less isn't cut further */
+enum { ALIGNMENT = 64 };
 
 /* The largest block that one job takes of a problem. */
 typedef struct oct_gemm_extent {
@@ -28,20 +17,6 @@ static size_t align_up(size_t n) {
 
 static size_t max_size(size_t a, size_t b) {
     return a > b ? a : b;
-}
-
-static bool is_8bit(const oct_operand *x) {
-    return x->dtype == OCT_E4M3 || x->dtype == OCT_E5M2 || x->dtype == OCT_HIF8;
-}
-
-static const oct_gemm_kernels *kernels_for(const oct_gemm_problem *p, oct_gemm_mode mode) {
-    const oct_kernels *table = oct_kernels_current();
-    if (mode == OCT_GEMM_EXACT || !table->gemm_fast || !is_8bit(&p->a) || !is_8bit(&p->b))
-        return table->gemm;
-    if (p->b.layout != OCT_K_CONTIGUOUS || p->M > table->gemm_few_rows->MR)
-        return table->gemm_fast;
-    const bool is_fewest = p->M == 1 || (p->M == 2 && p->b.dtype == OCT_E4M3);
-    return is_fewest ? table->gemm_fewest_rows : table->gemm_few_rows;
 }
 
 static bool is_cut(const oct_gemm_problem *p, const oct_gemm_extent *e) {
@@ -68,26 +43,29 @@ static int64_t rows_within(size_t budget, size_t panel_bytes, int64_t panel_rows
 /* Steps of K in one job. Where C holds the sums they may wait there between jobs, so K is cut
  * before M and N are: then each panel is packed once and read by all of the others. Kernels that
  * write C past the caches do so once, if they can. */
-static int64_t steps_of_job(const oct_gemm_problem *p, const oct_gemm_kernels *kernels) {
-    bool in_one = p->K <= kernels->streamed_steps * kernels->k_step;
+static int64_t steps_of_job(const oct_gemm_limits *limits, const oct_gemm_problem *p,
+                            const oct_gemm_choice *choice) {
+    const oct_gemm_kernels *kernels = choice->kernels;
+    bool in_one = p->K <= choice->blocks->streamed_steps * kernels->k_step;
     if (!oct_gemm_in_place(p) || in_one)
-        return MAX_STEPS;
+        return limits->max_steps;
     size_t a = (size_t)oct_ceil_div(p->M, kernels->MR) * a_stride(kernels, p->K);
     size_t b = (size_t)oct_ceil_div(p->N, kernels->NR) * b_stride(kernels, p->K);
-    int64_t fit = MAX_STEPS;
+    int64_t fit = limits->max_steps;
     if (a > 0)
-        fit = oct_min_i64(fit, (int64_t)(A_BUDGET / a));
+        fit = oct_min_i64(fit, (int64_t)(limits->a_packed / a));
     if (b > 0)
-        fit = oct_min_i64(fit, (int64_t)(B_BUDGET / b));
+        fit = oct_min_i64(fit, (int64_t)(limits->b_packed / b));
     return oct_max_i64(fit, 1);
 }
 
 /* Whether B is packed in parts that are read from near memory. Several problems share rounds
  * instead; and where sums wait between jobs, a job's rows and columns decide how much memory they
  * take. */
-static bool is_b_near(const oct_gemm_plan *plan, const oct_gemm_problem *p, int64_t n_k) {
+static bool is_b_near(const oct_gemm_plan *plan, const oct_gemm_problem *p,
+                      const oct_gemm_choice *choice, int64_t n_k) {
     const bool waits = n_k < p->K && !oct_gemm_in_place(p);
-    return plan->n_problems == 1 && !waits && kernels_for(p, plan->mode)->b_near > 0;
+    return plan->n_problems == 1 && !waits && choice->blocks->b_near > 0;
 }
 
 /* The same in parts of equal size. */
@@ -99,16 +77,18 @@ static int64_t even_rows_within(size_t budget, size_t panel_bytes, int64_t panel
 }
 
 static oct_gemm_extent job_extent(const oct_gemm_plan *plan, const oct_gemm_problem *p,
-                                  const oct_gemm_kernels *kernels) {
-    int64_t k = oct_min_i64(p->K, steps_of_job(p, kernels) * kernels->k_step);
+                                  const oct_gemm_choice *choice) {
+    const oct_gemm_limits *limits = plan->tuning->limits;
+    const oct_gemm_kernels *kernels = choice->kernels;
+    int64_t k = oct_min_i64(p->K, steps_of_job(limits, p, choice) * kernels->k_step);
     size_t n_steps = (size_t)oct_ceil_div(k, kernels->k_step);
     const size_t a = n_steps * a_stride(kernels, k), b = n_steps * b_stride(kernels, k);
-    const bool near = is_b_near(plan, p, k);
+    const bool near = is_b_near(plan, p, choice, k);
     return (oct_gemm_extent){
-        .m = near ? even_rows_within(kernels->a_beside, a, kernels->MR, p->M)
-                  : rows_within(A_BUDGET, a, kernels->MR, p->M),
-        .n = near ? even_rows_within(kernels->b_near, b, kernels->NR, p->N)
-                  : rows_within(B_BUDGET, b, kernels->NR, p->N),
+        .m = near ? even_rows_within(choice->blocks->a_beside, a, kernels->MR, p->M)
+                  : rows_within(limits->a_packed, a, kernels->MR, p->M),
+        .n = near ? even_rows_within(choice->blocks->b_near, b, kernels->NR, p->N)
+                  : rows_within(limits->b_packed, b, kernels->NR, p->N),
         .k = k,
         .n_first = near,
     };
@@ -125,12 +105,12 @@ static oct_gemm_side make_side(int64_t first, int64_t n, int64_t panel_rows, siz
     return s;
 }
 
-/* Rows of a tile at most: as many as take the bytes of `whole` rows in a whole step. */
-static int64_t tile_rows(const oct_gemm_kernels *kernels, int64_t whole, int64_t panel_rows,
-                         int64_t n_k) {
-    int64_t least = oct_max_i64(kernels->k_step / MAX_WIDER, 1);
-    int64_t kc = oct_max_i64(oct_min_i64(n_k, kernels->k_step), least);
-    return whole / panel_rows * kernels->k_step / kc * panel_rows;
+/* Rows of a tile at most: as many as take the bytes of `panels` whole panels in a whole step. */
+static int64_t tile_rows(const oct_gemm_job *j, int64_t panels, int64_t panel_rows) {
+    const int64_t k_step = j->kernels->k_step;
+    int64_t least = oct_max_i64(k_step / j->limits->max_wider, 1);
+    int64_t kc = oct_max_i64(oct_min_i64(j->n_k, k_step), least);
+    return panels * k_step / kc * panel_rows;
 }
 
 static void halve_tiles(oct_gemm_side *s, int64_t panel_rows) {
@@ -145,7 +125,7 @@ static void refine_tiles(oct_gemm_job *j, int64_t min_tiles) {
     for (;;) {
         int64_t a_panels = j->a.tile / kernels->MR, b_panels = j->b.tile / kernels->NR;
         double work = (double)j->a.tile * (double)j->b.tile * (double)j->n_k;
-        if (j->a.n_tiles * j->b.n_tiles >= min_tiles || work < TILE_WORK)
+        if (j->a.n_tiles * j->b.n_tiles >= min_tiles || work < j->limits->tile_work)
             return;
         bool halve_b = j->a.n_tiles == 1 || (j->b.n_tiles > 1 && b_panels >= a_panels);
         if (halve_b && b_panels > 1)
@@ -166,8 +146,8 @@ static bool tiles_pack_b(const oct_gemm_job *j, int64_t n) {
     if (j->a.n < j->problem->M)
         return false;
     size_t n_panels = (size_t)(j->n_steps * oct_ceil_div(n, kernels->NR));
-    bool again = j->a.n_tiles <= kernels->b_packs && j->n_k == j->problem->K && j->n_steps > 1 &&
-                 n_panels * b_stride(kernels, j->n_k) > B_SHARED;
+    bool again = j->a.n_tiles <= j->blocks->b_packs && j->n_k == j->problem->K && j->n_steps > 1 &&
+                 n_panels * b_stride(kernels, j->n_k) > j->limits->b_shared;
     return j->a.n_tiles == 1 || again;
 }
 
@@ -175,12 +155,13 @@ static bool tiles_pack_b(const oct_gemm_job *j, int64_t n) {
  * should do so in L2. */
 static int64_t max_columns(const oct_gemm_job *j, int64_t n) {
     const oct_gemm_kernels *kernels = j->kernels;
-    int64_t columns = tile_rows(kernels, kernels->NC, kernels->NR, j->n_k);
-    if (kernels->NC_of_many > 0 && n > columns)
-        columns = tile_rows(kernels, kernels->NC_of_many, kernels->NR, j->n_k);
-    if (kernels->b_packs == 0 || j->n_k < j->problem->K || j->n_steps == 1 || !tiles_pack_b(j, n))
+    int64_t columns = tile_rows(j, j->blocks->b_panels, kernels->NR);
+    if (j->blocks->b_panels_of_many > 0 && n > columns)
+        columns = tile_rows(j, j->blocks->b_panels_of_many, kernels->NR);
+    if (j->blocks->b_packs == 0 || j->n_k < j->problem->K || j->n_steps == 1 || !tiles_pack_b(j, n))
         return columns;
-    int64_t fit = (int64_t)(ACC_KEPT / sizeof(float)) / (j->a.tile * kernels->NR) * kernels->NR;
+    int64_t fit =
+        (int64_t)(j->limits->acc_kept / sizeof(float)) / (j->a.tile * kernels->NR) * kernels->NR;
     return oct_min_i64(oct_max_i64(fit, kernels->NR), columns);
 }
 
@@ -194,17 +175,24 @@ static void choose_packing(oct_gemm_job *j) {
         j->b.n_groups = 0;
 }
 
-static oct_gemm_job make_job(const oct_gemm_problem *p, const oct_gemm_kernels *kernels,
-                             const oct_gemm_cursor *at, const oct_gemm_extent *e,
-                             int64_t min_tiles) {
-    oct_gemm_job j = {
-        .problem = p, .kernels = kernels, .k = at->k, .n_k = oct_min_i64(e->k, p->K - at->k)};
+static oct_gemm_job make_job(const oct_gemm_plan *plan, const oct_gemm_problem *p,
+                             const oct_gemm_cursor *at, const oct_gemm_extent *e) {
+    const oct_gemm_choice *choice = oct_gemm_choose(plan->tuning, p, plan->mode);
+    const oct_gemm_limits *limits = plan->tuning->limits;
+    const oct_gemm_kernels *kernels = choice->kernels;
+    oct_gemm_job j = {.problem = p,
+                      .kernels = kernels,
+                      .blocks = choice->blocks,
+                      .limits = limits,
+                      .k = at->k,
+                      .n_k = oct_min_i64(e->k, p->K - at->k)};
     j.n_steps = oct_ceil_div(j.n_k, kernels->k_step);
     j.a = make_side(at->m, oct_min_i64(e->m, p->M - at->m), kernels->MR, a_stride(kernels, j.n_k),
-                    tile_rows(kernels, kernels->MC, kernels->MR, j.n_k));
+                    tile_rows(&j, choice->blocks->a_panels, kernels->MR));
     const int64_t n = oct_min_i64(e->n, p->N - at->n);
     j.b = make_side(at->n, n, kernels->NR, b_stride(kernels, j.n_k), max_columns(&j, n));
-    refine_tiles(&j, min_tiles);
+    refine_tiles(&j, plan->n_problems > 1 && !is_cut(p, e) ? limits->min_tiles_each
+                                                           : limits->min_tiles);
     choose_packing(&j);
     return j;
 }
@@ -265,18 +253,17 @@ static void reuse_panels(oct_gemm_job *j, const oct_gemm_round *last) {
 
 /* As many whole problems as fit; the one at the cursor fits for sure. */
 static void add_whole_problems(const oct_gemm_plan *plan, oct_gemm_cursor *at, oct_gemm_round *r) {
+    const oct_gemm_limits *limits = plan->tuning->limits;
     for (; at->problem < plan->n_problems && r->n_jobs < OCT_GEMM_MAX_JOBS; at->problem++) {
         const oct_gemm_problem *p = &plan->problems[at->problem];
         if (p->M <= 0 || p->N <= 0)
             continue;
-        const oct_gemm_kernels *kernels = kernels_for(p, plan->mode);
-        oct_gemm_extent e = job_extent(plan, p, kernels);
+        oct_gemm_extent e = job_extent(plan, p, oct_gemm_choose(plan->tuning, p, plan->mode));
         if (is_cut(p, &e))
             return;
-        int64_t min_tiles = plan->n_problems > 1 ? MIN_TILES_EACH : MIN_TILES;
-        oct_gemm_job j = make_job(p, kernels, &(oct_gemm_cursor){0}, &e, min_tiles);
-        bool fits = r->a_bytes + oct_gemm_packed_bytes(&j.a, j.n_steps) <= A_BUDGET &&
-                    r->b_bytes + oct_gemm_packed_bytes(&j.b, j.n_steps) <= B_BUDGET;
+        oct_gemm_job j = make_job(plan, p, &(oct_gemm_cursor){0}, &e);
+        bool fits = r->a_bytes + oct_gemm_packed_bytes(&j.a, j.n_steps) <= limits->a_packed &&
+                    r->b_bytes + oct_gemm_packed_bytes(&j.b, j.n_steps) <= limits->b_packed;
         if (r->n_jobs > 0 && !fits)
             return;
         add_job(r, j);
@@ -291,14 +278,13 @@ bool oct_gemm_next_round(const oct_gemm_plan *plan, oct_gemm_cursor *at, oct_gem
     if (at->problem >= plan->n_problems)
         return false;
     const oct_gemm_problem *p = &plan->problems[at->problem];
-    const oct_gemm_kernels *kernels = kernels_for(p, plan->mode);
-    oct_gemm_extent e = job_extent(plan, p, kernels);
+    oct_gemm_extent e = job_extent(plan, p, oct_gemm_choose(plan->tuning, p, plan->mode));
     if (!is_cut(p, &e)) {
         clear_round(r);
         add_whole_problems(plan, at, r);
         return true;
     }
-    oct_gemm_job j = make_job(p, kernels, at, &e, MIN_TILES);
+    oct_gemm_job j = make_job(plan, p, at, &e);
     reuse_panels(&j, r);
     clear_round(r);
     add_job(r, j);
@@ -314,30 +300,38 @@ static size_t side_bytes(int64_t job_rows, int64_t panel_rows, size_t panel_byte
     return side_is_cut ? max_size(n, budget) : n;
 }
 
-static size_t scratch_floats(const oct_gemm_problem *p, const oct_gemm_kernels *kernels) {
+static size_t scratch_floats(const oct_gemm_limits *limits, const oct_gemm_problem *p,
+                             const oct_gemm_choice *choice) {
+    const oct_gemm_kernels *kernels = choice->kernels;
     const int64_t MR = kernels->MR, NR = kernels->NR;
+    const int64_t most_rows = choice->blocks->a_panels * MR * limits->max_wider;
+    const int64_t most_cols = choice->blocks->b_panels * NR * limits->max_wider;
     int64_t at_once = MR * NR; /* in place, K = 0 still stores zeros through it */
     if (kernels->multiply_block)
-        at_once = oct_max_i64(MR * kernels->NC, NR * kernels->MC) * MAX_WIDER;
+        at_once = oct_max_i64(MR * most_cols, NR * most_rows);
     if (p->K <= kernels->k_step || (oct_gemm_in_place(p) && !kernels->multiply_block))
         return (size_t)at_once;
-    int64_t rows = oct_min_i64(oct_ceil_div(p->M, MR) * MR, kernels->MC * MAX_WIDER);
-    int64_t cols = oct_min_i64(oct_ceil_div(p->N, NR) * NR, kernels->NC * MAX_WIDER);
+    int64_t rows = oct_min_i64(oct_ceil_div(p->M, MR) * MR, most_rows);
+    int64_t cols = oct_min_i64(oct_ceil_div(p->N, NR) * NR, most_cols);
     return (size_t)oct_max_i64(at_once, rows * cols);
 }
 
 static oct_gemm_layout measure_problem(const oct_gemm_plan *plan, const oct_gemm_problem *p) {
-    const oct_gemm_kernels *kernels = kernels_for(p, plan->mode);
-    const oct_gemm_extent e = job_extent(plan, p, kernels);
+    const oct_gemm_choice *choice = oct_gemm_choose(plan->tuning, p, plan->mode);
+    const oct_gemm_limits *limits = plan->tuning->limits;
+    const oct_gemm_kernels *kernels = choice->kernels;
+    const oct_gemm_extent e = job_extent(plan, p, choice);
     const size_t n_steps = (size_t)oct_ceil_div(e.k, kernels->k_step);
     const size_t a = a_stride(kernels, e.k), b = b_stride(kernels, e.k);
     const bool k_is_cut = e.k < p->K, waits = k_is_cut && !oct_gemm_in_place(p);
-    const size_t a_budget = max_size(A_BUDGET, kernels->a_beside); /* a smaller one's, then */
+    const size_t a_budget =
+        max_size(limits->a_packed, choice->blocks->a_beside); /* a smaller one's, then */
     return (oct_gemm_layout){
         .a_bytes = side_bytes(e.m, kernels->MR, n_steps * a, a_budget, k_is_cut || e.m < p->M),
-        .b_bytes = side_bytes(e.n, kernels->NR, n_steps * b, B_BUDGET, k_is_cut || e.n < p->N),
+        .b_bytes =
+            side_bytes(e.n, kernels->NR, n_steps * b, limits->b_packed, k_is_cut || e.n < p->N),
         .acc_bytes = waits ? align_up((size_t)(e.m * e.n) * sizeof(float)) : 0,
-        .scratch_bytes = align_up(scratch_floats(p, kernels) * sizeof(float)),
+        .scratch_bytes = align_up(scratch_floats(limits, p, choice) * sizeof(float)),
         .panel_bytes = max_size(a, b)};
 }
 
@@ -351,12 +345,13 @@ static oct_gemm_layout larger_of_each(oct_gemm_layout x, oct_gemm_layout y) {
 
 /* What a problem or a smaller one needs: few rows have kernels of their own. */
 static oct_gemm_layout measure_up_to(const oct_gemm_plan *plan, const oct_gemm_problem *p) {
-    const oct_kernels *table = oct_kernels_current();
-    const int64_t few[] = {2, 1, table->gemm_fast ? table->gemm_few_rows->MR : 1};
     oct_gemm_layout l = measure_problem(plan, p);
-    for (size_t i = 0; i < sizeof few / sizeof few[0]; i++) {
+    for (int i = 0; i < plan->tuning->n_choices; i++) {
+        const int64_t few = plan->tuning->choices[i].few_rows;
         oct_gemm_problem q = *p;
-        q.M = oct_min_i64(p->M, few[i]);
+        if (few == 0 || few >= p->M)
+            continue;
+        q.M = few;
         l = larger_of_each(l, measure_problem(plan, &q));
     }
     return l;
@@ -367,7 +362,7 @@ static oct_gemm_layout measure_up_to(const oct_gemm_plan *plan, const oct_gemm_p
  * in some dimensions and else alike, as gemm.h promises. */
 oct_gemm_layout oct_gemm_measure(const oct_gemm_plan *plan) {
     oct_gemm_layout l = {0};
-    size_t largest_a = A_BUDGET, largest_b = B_BUDGET;
+    size_t largest_a = plan->tuning->limits->a_packed, largest_b = plan->tuning->limits->b_packed;
     for (int64_t i = 0; i < plan->n_problems; i++) {
         const oct_gemm_problem *p = &plan->problems[i];
         if (p->M <= 0 || p->N <= 0)

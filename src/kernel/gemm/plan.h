@@ -1,13 +1,13 @@
 /* How the driver cuts products into jobs that fit the workspace, and how large that is.
  *
- * Invariant: blocks depend on the problem and the kernel set only, their tiles also on whether a
- * call has other problems; nothing on threads. */
+ * Invariant: blocks depend on the problem and the level's tuning only, their tiles also on whether
+ * a call has other problems; nothing on threads. */
 #ifndef OCT_KERNEL_GEMM_PLAN_H
 #define OCT_KERNEL_GEMM_PLAN_H
 
 #include <stdbool.h>
 
-#include "kernel/gemm/kernels.h"
+#include "kernel/gemm/tuning.h"
 
 enum {
     OCT_GEMM_MAX_JOBS = 64,      /* a round's plan lives on the stack */
@@ -29,6 +29,8 @@ typedef struct oct_gemm_side {
 typedef struct oct_gemm_job {
     const oct_gemm_problem *problem;
     const oct_gemm_kernels *kernels;
+    const oct_gemm_blocks *blocks;
+    const oct_gemm_limits *limits;
     oct_gemm_side a, b;
     int64_t k, n_k, n_steps;
     int64_t first_pack, first_tile; /* task numbers within the round */
@@ -56,6 +58,7 @@ typedef struct oct_gemm_plan {
     const oct_gemm_problem *problems;
     int64_t n_problems;
     oct_gemm_mode mode;
+    const oct_gemm_tuning *tuning;
 } oct_gemm_plan;
 
 /* Whether C itself can hold the accumulators: an fp32 sum that nothing else is added to. */

@@ -14,7 +14,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum { MR = 6, NR = 16, MC = 6 * 40, NC = 512, BLOCK = OCT_MX_BLOCK };
+enum { MR = 6, NR = 16, BLOCK = OCT_MX_BLOCK };
 
 /* --- packing --- */
 
@@ -190,8 +190,6 @@ static void store(const float *acc, int64_t ld_acc, int64_t n_rows, int64_t n_co
 const oct_gemm_kernels oct_gemm_kernels_avx2 = {
     .MR = MR,
     .NR = NR,
-    .MC = MC,
-    .NC = NC,
     .k_step = OCT_GEMM_K_CHUNK,
     .a_bytes_per_k = MR * sizeof(float),
     .b_bytes_per_k = NR * sizeof(float),

@@ -9,7 +9,7 @@
 #include "kernel/gemm/avx512/read_rows.h"
 #include "kernel/bf16_of_codes.h"
 
-enum { MR = 14, NR = 32, MC = 14 * 24, NC = 512 };
+enum { MR = 14, NR = 32 };
 
 /* --- packing --- */
 
@@ -238,8 +238,6 @@ void oct_gemm_store_avx512(const float *acc, int64_t ld_acc, int64_t n_rows, int
 const oct_gemm_kernels oct_gemm_kernels_avx512 = {
     .MR = MR,
     .NR = NR,
-    .MC = MC,
-    .NC = NC,
     .k_step = OCT_GEMM_K_CHUNK,
     .a_bytes_per_k = MR * sizeof(float),
     .b_bytes_per_k = NR * sizeof(float),

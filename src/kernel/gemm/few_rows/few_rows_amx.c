@@ -453,8 +453,6 @@ static void multiply(const void *a_panel, const void *b_panel, int64_t kc, float
 const oct_gemm_kernels oct_gemm_kernels_few_rows_amx = {
     .MR = R,
     .NR = NR,
-    .MC = R,
-    .NC = NR * 8,
     .k_step = STEP,
     .a_bytes_per_k = R * sizeof(uint16_t),
     .a_bytes_fixed = sizeof(panel_head) + (GROUP - 1) * R * sizeof(uint16_t),

@@ -460,8 +460,6 @@ static void multiply(const void *a_panel, const void *b_panel, int64_t kc, float
 const oct_gemm_kernels oct_gemm_kernels_few_rows_avx512 = {
     .MR = MR,
     .NR = NR,
-    .MC = MR,
-    .NC = NR * 16,
     .k_step = STEP,
     .a_bytes_per_k = MR * sizeof(float),
     .a_bytes_fixed = sizeof(panel_head) + (GROUP - 1) * MR * sizeof(float),

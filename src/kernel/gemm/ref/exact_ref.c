@@ -104,8 +104,6 @@ static void store(const float *acc, int64_t ld_acc, int64_t n_rows, int64_t n_co
 const oct_gemm_kernels oct_gemm_kernels_ref = {
     .MR = MR,
     .NR = NR,
-    .MC = 16 * MR,
-    .NC = 32 * NR,
     .k_step = OCT_GEMM_K_CHUNK,
     .a_bytes_per_k = MR * sizeof(float),
     .b_bytes_per_k = NR * sizeof(float),

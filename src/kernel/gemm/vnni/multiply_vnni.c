@@ -454,13 +454,7 @@ static void multiply_block(const oct_gemm_block *block) {
 const oct_gemm_kernels oct_gemm_kernels_vnni = {
     .MR = MR,
     .NR = NR,
-    .MC = MR * 24,
-    .NC = NR * 9,
-    .NC_of_many = NR * 5,
     .k_step = OCT_VNNI_STEP,
-    .b_near = (size_t)4 << 20, /* of which lists of residuals leave four tenths untouched */
-    .a_beside = (size_t)48 << 20,
-    .streamed_steps = 1,
     .a_bytes_per_k = OCT_VNNI_PANEL_A_BYTES_PER_K,
     .a_bytes_fixed = OCT_VNNI_PANEL_BYTES_FIXED(OCT_VNNI_PANEL_A_BYTES_PER_K),
     .b_bytes_per_k = OCT_VNNI_PANEL_B_BYTES_PER_K,

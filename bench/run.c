@@ -120,10 +120,10 @@ oct_status bench_run(const bench_options *options, json_t **result, oct_error *e
     const oct_kernels *kernels = oct_kernels_current();
     bench_rows rows = {json_array(), options->print};
     *result = json_pack("{s:s,s:s,s:b,s:b,s:i,s:b,s:b,s:o}", "cpu", oct_cpu_model_name(), "kernels",
-                        oct_cpu_level_name(kernels->features.level), "aligned",
+                        oct_cpu_level_name(kernels->features.level), "fast",
                         oct_gemm_supports(OCT_GEMM_FAST), "amx",
-                        oct_gemm_supports(OCT_GEMM_FAST) && kernels->features.amx_bf16,
-                        "threads", options->threads, "onednn", bench_has_onednn(), "openblas",
+                        oct_gemm_supports(OCT_GEMM_FAST) && kernels->features.amx_bf16, "threads",
+                        options->threads, "onednn", bench_has_onednn(), "openblas",
                         bench_has_openblas(), "rows", rows.array);
     if (!*result)
         status = oct_fail(err, OCT_NO_MEMORY, "bench: no memory for the result");

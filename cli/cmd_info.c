@@ -27,8 +27,8 @@ static void print_cpu(void) {
     printf("kernels: %s\n", oct_cpu_level_name(kernels->features.level));
     printf("OCTET_CPU: %s\n", cap && *cap ? cap : "not set");
     printf("8-bit product: %s\n", !oct_gemm_supports(OCT_GEMM_FAST) ? "exact"
-                                  : kernels->features.amx_bf16      ? "aligned (AMX-BF16)"
-                                                                    : "aligned (AVX512-VNNI)");
+                                  : kernels->features.amx_bf16      ? "fast (AMX-BF16)"
+                                                                    : "fast (AVX512-VNNI)");
 }
 
 static void print_threads(void) {

@@ -229,7 +229,7 @@ oct_status cli_plan(int argc, char **argv, oct_error *err) {
             "framework that they are of would\nitself skip or refuse.\nTrains nothing and "
             "needs no data. The job may be for another "
             "machine: what "
-            "this one's CPU hasn't\n(gemm = \"aligned\") is a warning here and an error of "
+            "this one's CPU hasn't\n(gemm = \"fast\") is a warning here and an error of "
             "octet train. MODEL is a Hugging Face folder or a\ncheckpoint: what is read from "
             "it, and what a recipe would convert.",
         .examples = "plan examples/demo.toml\n"

@@ -53,7 +53,7 @@ typedef struct oct_job_mx {
     oct_job_list fqns;        /* grouped_mm only: names converted, [] = all */
     const char *scale_mode;   /* floor | ceil | even | rceil; NULL: as quantize.rules say */
     const char *groups;       /* grouped_mm only: true | upstream; NULL: as quantize.rules say */
-    const char *gemm;         /* auto | exact | aligned */
+    const char *gemm;         /* auto | exact | fast | aligned */
     bool enable_fsdp_low_precision_all_gather;
     const char *fsdp_low_precision_all_gather_mode; /* on-demand | all | minimal */
     int64_t amax_history_len;                       /* >= 1 */

@@ -8,7 +8,7 @@
  *   manifest.json                         written last
  *
  * manifest.json: {"format": "octet-checkpoint", "version": 1, "step": N, "kernel_set": "avx2",
- *   "gemm": "aligned", "config": "config.toml", "files": {NAME: {"bytes": n, "xxh3": "16 hex
+ *   "gemm": "fast", "config": "config.toml", "files": {NAME: {"bytes": n, "xxh3": "16 hex
  *   digits"}}, "tensors": {"model": {TENSOR: {"dtype": "F32", "shape": [global shape], "pieces":
  *   [{"file": NAME, "row": first row, "rows": n}]}}, "optimizer": {...}}}
  *
@@ -55,7 +55,7 @@ typedef struct oct_checkpoint_contents {
     const oct_checkpoint_file *files; /* further ones */
     size_t n_files;
     const char *kernel_set; /* "ref", "avx2", ... */
-    const char *gemm;       /* "exact", "aligned" */
+    const char *gemm;       /* "exact", "fast" */
     size_t max_shard_bytes; /* of tensor data in a file; 0: 5 GiB. A larger tensor is a file */
 } oct_checkpoint_contents;
 

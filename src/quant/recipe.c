@@ -217,7 +217,7 @@ static const char *const scale_modes[] = {[OCT_SCALE_FLOOR] = "floor",
                                           [OCT_SCALE_EVEN] = "even",
                                           [OCT_SCALE_RCEIL] = "rceil"};
 static const char *const gemm_modes[] = {
-    [OCT_GEMM_AUTO] = "auto", [OCT_GEMM_EXACT] = "exact", [OCT_GEMM_FAST] = "aligned"};
+    [OCT_GEMM_AUTO] = "auto", [OCT_GEMM_EXACT] = "exact", [OCT_GEMM_FAST] = "fast"};
 
 static int find_name(const char *name, const char *const *names, int n) {
     for (int i = 0; i < n; i++)
@@ -237,10 +237,11 @@ oct_status oct_scale_mode_parse(const char *name, oct_scale_mode *mode, oct_erro
 }
 
 oct_status oct_gemm_mode_parse(const char *name, oct_gemm_mode *mode, oct_error *err) {
-    int i = find_name(name, gemm_modes, 3);
+    const bool is_former = strcasecmp(name, "aligned") == 0;
+    int i = is_former ? OCT_GEMM_FAST : find_name(name, gemm_modes, 3);
     if (i < 0)
         return oct_fail(err, OCT_INVALID,
-                        "gemm \"%.100s\" is unknown; expected auto, exact or aligned", name);
+                        "gemm \"%.100s\" is unknown; expected auto, exact or fast", name);
     *mode = (oct_gemm_mode)i;
     return OCT_OK;
 }

@@ -105,8 +105,10 @@ static oct_status read_optimizer(oct_trainer *t, const oct_checkpoint *from, oct
 static void warn_of_other_kernels(const oct_trainer *t, const oct_checkpoint *from) {
     const char *set = oct_kernels_current()->name;
     const char *gemm = oct_trainer_gemm_name(t->job);
+    oct_gemm_mode was;
     if (strcmp(set, oct_checkpoint_kernel_set(from)) != 0 ||
-        strcmp(gemm, oct_checkpoint_gemm(from)) != 0)
+        oct_gemm_mode_parse(oct_checkpoint_gemm(from), &was, NULL) != OCT_OK ||
+        strcmp(gemm, oct_gemm_mode_name(was)) != 0)
         oct_log_warning("the checkpoint was made with kernel set %s and gemm %s, this run has %s "
                         "and %s: bits may differ from a run that never stopped",
                         oct_checkpoint_kernel_set(from), oct_checkpoint_gemm(from), set, gemm);

@@ -20,9 +20,11 @@ char *oct_trainer_checkpoint_folder(const oct_trainer *t) {
 }
 
 const char *oct_trainer_gemm_name(const oct_job *job) {
-    if (strcmp(job->quantize.linear.mx.gemm, "auto") != 0)
-        return job->quantize.linear.mx.gemm;
-    return oct_gemm_supports(OCT_GEMM_FAST) ? "aligned" : "exact";
+    oct_gemm_mode mode = OCT_GEMM_AUTO;
+    oct_gemm_mode_parse(job->quantize.linear.mx.gemm, &mode, NULL);
+    if (mode == OCT_GEMM_AUTO)
+        mode = oct_gemm_supports(OCT_GEMM_FAST) ? OCT_GEMM_FAST : OCT_GEMM_EXACT;
+    return oct_gemm_mode_name(mode);
 }
 
 static bool is_model_only(const oct_trainer *t) {

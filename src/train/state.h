@@ -76,7 +76,7 @@ oct_status oct_trainer_fail_number(const oct_trainer *t, int64_t step, const cha
 oct_status oct_trainer_fail_spoilt(oct_error *err);
 
 enum { OCT_STATE_VERSION = 1 };
-/* The products' mode, "exact" or "aligned". */
+/* The products' mode, "exact" or "fast". */
 const char *oct_trainer_gemm_name(const oct_job *job);
 /* What a step depends on beside the parameters: two moments a parameter that trains, and the amaxes
  * of modules with a delayed recipe. In `arena`; NULL when memory is refused. The items show the

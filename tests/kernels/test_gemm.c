@@ -638,7 +638,7 @@ static void given_any_operands_exact_products_meet_the_error_bound(void **state)
 
 static void given_any_operands_aligned_products_meet_the_error_bound(void **state) {
     (void)state;
-    check_mode_bound(OCT_GEMM_FAST, "aligned");
+    check_mode_bound(OCT_GEMM_FAST, "fast");
 }
 
 /* In turn, each set that has aligned products. */

@@ -85,12 +85,28 @@ static void given_what_is_not_accepted_the_error_lists_what_is(void **state) {
     assert_non_null(strstr(err.message, "did you mean \"mxfp8\""));
 }
 
+static void given_the_former_name_of_a_mode_it_means_the_same(void **state) {
+    (void)state;
+    oct_gemm_mode fast = OCT_GEMM_AUTO, former = OCT_GEMM_AUTO, exact = OCT_GEMM_AUTO;
+    oct_error err = {0};
+    assert_int_equal(oct_gemm_mode_parse("fast", &fast, &err), OCT_OK);
+    assert_int_equal(oct_gemm_mode_parse("aligned", &former, &err), OCT_OK);
+    assert_int_equal(oct_gemm_mode_parse("exact", &exact, &err), OCT_OK);
+    assert_int_equal(fast, OCT_GEMM_FAST);
+    assert_int_equal(former, OCT_GEMM_FAST);
+    assert_int_equal(exact, OCT_GEMM_EXACT);
+    assert_string_equal(oct_gemm_mode_name(former), "fast");
+    assert_int_equal(oct_gemm_mode_parse("align", &fast, &err), OCT_INVALID);
+    assert_non_null(strstr(err.message, "auto, exact or fast"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(given_mxfp8_it_means_the_long_name_in_any_case),
         cmocka_unit_test(given_hif8_targets_depend_on_the_role),
         cmocka_unit_test(given_dtypes_by_role_each_role_gets_its_own),
         cmocka_unit_test(given_what_is_not_accepted_the_error_lists_what_is),
+        cmocka_unit_test(given_the_former_name_of_a_mode_it_means_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

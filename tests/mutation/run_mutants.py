@@ -16,7 +16,7 @@ import threading
 
 SUITES = {"codecs": ["vectors", "format", "quant", "kernels_quantize"],
           "quantizers": ["vectors", "quant", "kernels_quantize"],
-          "products": ["kernels_products", "quant", "kernels_gemm"],
+          "products": ["kernels_products", "quant", "kernels_gemm_exact", "kernels_gemm_fast", "kernels_gemm_blocks"],
           "elementwise": ["op", "kernels_elementwise"],
           "checkpoint": ["checkpoint"],
           "base": ["format", "base", "quant", "op", "checkpoint"]}

@@ -2,6 +2,9 @@
  * decoders look codes up in. tests/kernels compares the words with the scalar codecs. */
 #include "kernel/bf16_of_codes.h"
 
+#include <math.h>
+#include <string.h>
+
 /* clang-format off */
 static const uint16_t words_e4m3[128] = {
     0x0000, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60, 0x3c80, 0x3c90, 0x3ca0, 0x3cb0,
@@ -51,4 +54,14 @@ const uint16_t *oct_bf16_of_codes(oct_dtype format) {
     if (format == OCT_E4M3)
         return words_e4m3;
     return format == OCT_E5M2 ? words_e5m2 : words_hif8;
+}
+
+void oct_values_of_codes(oct_dtype format, float values[256]) {
+    const uint16_t *words = oct_bf16_of_codes(format);
+    for (uint32_t c = 0; c < 256; c++) {
+        uint32_t bits = (uint32_t)words[c & 127] << 16 | (c & 128) << 24;
+        memcpy(&values[c], &bits, sizeof bits);
+    }
+    if (format == OCT_HIF8)
+        values[0x80] = NAN;
 }

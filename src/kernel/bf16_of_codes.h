@@ -10,4 +10,7 @@
  * which is NaN. */
 const uint16_t *oct_bf16_of_codes(oct_dtype format);
 
+/* What all 256 codes of `format` decode to. */
+void oct_values_of_codes(oct_dtype format, float values[256]);
+
 #endif

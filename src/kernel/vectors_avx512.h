@@ -13,6 +13,7 @@
 #include <stdalign.h>
 #include <stdbool.h>
 
+#define OCT_INLINE static inline __attribute__((always_inline))
 #define OCT_LANES 16 /* fp32 lanes of a register */
 
 /* The lowest n lanes, 0 <= n <= 16 (more counts as 16; less than 0 as none). */
@@ -29,7 +30,7 @@ static inline __mmask64 oct_bytes_below(int64_t n) {
 }
 
 /* v[i] lane j <-> v[j] lane i. */
-static inline __attribute__((always_inline)) void oct_transpose_16x16(__m512i v[16]) {
+OCT_INLINE void oct_transpose_16x16(__m512i v[16]) {
     __m512i t[16];
 #pragma GCC unroll 8
     for (int i = 0; i < 16; i += 2) {
@@ -58,6 +59,14 @@ static inline __attribute__((always_inline)) void oct_transpose_16x16(__m512i v[
 #pragma GCC unroll 16
     for (int i = 0; i < 16; i++)
         v[i] = t[i];
+}
+
+/* Lane j gets the low bytes of lane j of a, b, c, d, in this order from the lowest byte. */
+OCT_INLINE __m512i oct_merge_bytes(__m512i a, __m512i b, __m512i c, __m512i d) {
+    __m512i ab = _mm512_mask_mov_epi8(_mm512_slli_epi32(b, 8), 0x1111111111111111u, a);
+    __m512i cd = _mm512_mask_mov_epi8(_mm512_slli_epi32(d, 24), 0x4444444444444444u,
+                                      _mm512_slli_epi32(c, 16));
+    return _mm512_mask_blend_epi16(0x55555555u, cd, ab);
 }
 
 /* bf16 in the low half of each lane to fp32. */

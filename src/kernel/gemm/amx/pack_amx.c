@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "kernel/gemm/amx/pack_by_bits.h"
-#include "kernel/quantize/avx512/encode.h"
+#include "kernel/vectors_avx512.h"
 #include "kernel/gemm/avx512/read_rows.h"
 
 enum {

@@ -10,7 +10,7 @@
 #define OCT_KERNEL_GEMM_AMX_PACK_BY_BITS_H
 
 #include "kernel/gemm/amx/panel_amx.h"
-#include "kernel/quantize/avx512/encode.h"
+#include "kernel/vectors_avx512.h"
 
 OCT_INLINE bool oct_amx_has_bits(oct_dtype format) {
     return format == OCT_E4M3 || format == OCT_E5M2;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "kernel/bf16_of_codes.h"
+#include "kernel/gemm/plain.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -18,33 +19,10 @@ enum { MR = 6, NR = 16, BLOCK = OCT_MX_BLOCK };
 
 /* --- packing --- */
 
-static void fill_table(float values[256], oct_dtype format) {
-    const uint16_t *words = oct_bf16_of_codes(format);
-    for (uint32_t c = 0; c < 256; c++) {
-        uint32_t bits = (uint32_t)words[c & 127] << 16 | (c & 128) << 24;
-        memcpy(&values[c], &bits, sizeof bits);
-    }
-    if (format == OCT_HIF8)
-        values[128] = NAN;
-}
-
 static float wide_value(const oct_operand *x, int64_t at) {
     if (x->dtype == OCT_F32)
         return ((const float *)x->data)[at];
     return oct_bf16_decode(((const uint16_t *)x->data)[at]);
-}
-
-/* The factor of row r's block of 32 that holds k. */
-static float factor(const oct_operand *x, int64_t r, int64_t k) {
-    if (x->scaling == OCT_SCALING_TENSOR)
-        return ((const float *)x->scales)[0];
-    if (x->scaling == OCT_SCALING_ROW)
-        return ((const float *)x->scales)[r];
-    if (x->scaling == OCT_SCALING_NONE)
-        return 1;
-    int64_t p = x->layout == OCT_K_CONTIGUOUS ? r : k, q = x->layout == OCT_K_CONTIGUOUS ? k : r;
-    return oct_e8m0_decode(
-        ((const uint8_t *)x->scales)[p / x->block_rows * x->ld_scales + q / BLOCK]);
 }
 
 /* Blocks of K by rows; k starts at a multiple of 32. */
@@ -56,7 +34,7 @@ INLINE void pack(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k, i
     const int64_t k_stride = x->layout == OCT_K_CONTIGUOUS ? 1 : x->ld;
     float values[256];
     if (coded)
-        fill_table(values, x->dtype);
+        oct_values_of_codes(x->dtype, values);
     if (n_rows < width)
         memset(panel, 0, (size_t)(kc * width) * sizeof *panel);
     for (int64_t i = 0; i < kc; i += BLOCK) {
@@ -69,7 +47,7 @@ INLINE void pack(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k, i
                     to[j * width] = wide_value(x, at + j * k_stride);
                 continue;
             }
-            float f = factor(x, row + r, k + i);
+            float f = oct_operand_scale(x, row + r, k + i);
             for (int64_t j = 0; j < n; j++)
                 to[j * width] = values[codes[at + j * k_stride]] * f;
         }
@@ -159,32 +137,10 @@ static void multiply(const void *a_panel, const void *b_panel, int64_t kc, float
 
 /* --- storing --- */
 
-static void store_row(const float *acc, int64_t n, void *c, oct_dtype c_dtype,
-                      oct_accumulate accumulate, const float *bias, oct_dtype sum_dtype) {
-    float *f32 = c;
-    uint16_t *bf16 = c;
-    for (int64_t j = 0; j < n; j++) {
-        float t = acc[j];
-        if (sum_dtype == OCT_BF16)
-            t = oct_bf16_decode(oct_bf16_encode(t));
-        if (accumulate == OCT_ADD_TO_OUTPUT)
-            t = (c_dtype == OCT_F32 ? f32[j] : oct_bf16_decode(bf16[j])) + t;
-        if (bias)
-            t = t + bias[j];
-        if (c_dtype == OCT_F32)
-            f32[j] = t;
-        else
-            bf16[j] = oct_bf16_encode(t);
-    }
-}
-
 static void store(const float *acc, int64_t ld_acc, int64_t n_rows, int64_t n_cols, void *c,
                   oct_dtype c_dtype, int64_t ld_c, oct_accumulate accumulate, const float *bias,
                   oct_dtype sum_dtype) {
-    size_t size = c_dtype == OCT_F32 ? sizeof(float) : sizeof(uint16_t);
-    for (int64_t i = 0; i < n_rows; i++)
-        store_row(acc + i * ld_acc, n_cols, (char *)c + (size_t)(i * ld_c) * size, c_dtype,
-                  accumulate, bias, sum_dtype);
+    oct_store_plain(acc, ld_acc, n_rows, n_cols, c, c_dtype, ld_c, accumulate, bias, sum_dtype);
 }
 
 const oct_gemm_kernels oct_gemm_kernels_avx2 = {

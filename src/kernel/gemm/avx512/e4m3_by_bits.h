@@ -9,7 +9,7 @@
 #ifndef OCT_KERNEL_GEMM_AVX512_E4M3_BY_BITS_H
 #define OCT_KERNEL_GEMM_AVX512_E4M3_BY_BITS_H
 
-#include "kernel/quantize/avx512/encode.h"
+#include "kernel/vectors_avx512.h"
 
 /* A matrix's byte 7 - i has the bits of a code whose sum is bit i of the result. */
 OCT_INLINE __m512i oct_e4m3_low_bytes(__m512i codes) {

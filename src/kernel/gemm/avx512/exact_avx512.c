@@ -14,7 +14,7 @@ enum { MR = 14, NR = 32 };
 /* --- packing --- */
 
 /* `n` fp32 lanes of one k to a panel; whole registers where the panel's row is as wide. */
-static inline __attribute__((always_inline)) void store_lanes(float *to, __m512 x, int64_t width) {
+OCT_INLINE void store_lanes(float *to, __m512 x, int64_t width) {
     if (width == NR)
         _mm512_store_ps(to, x);
     else
@@ -22,9 +22,8 @@ static inline __attribute__((always_inline)) void store_lanes(float *to, __m512 
 }
 
 /* Sixteen rows (those of `lanes`; the others are zeros) of a high-precision operand. */
-static inline __attribute__((always_inline)) void pack_wide(const oct_operand *x, int64_t row,
-                                                            __mmask16 lanes, int64_t k, int64_t kc,
-                                                            float *panel, int64_t width) {
+OCT_INLINE void pack_wide(const oct_operand *x, int64_t row, __mmask16 lanes, int64_t k, int64_t kc,
+                          float *panel, int64_t width) {
     const float *f32 = x->data;
     const uint16_t *bf16 = x->data;
     if (x->layout == OCT_K_STRIDED) {
@@ -60,9 +59,8 @@ static inline __attribute__((always_inline)) void pack_wide(const oct_operand *x
 }
 
 /* The same of an 8-bit operand. */
-static inline __attribute__((always_inline)) void pack_codes(const oct_operand *x, int64_t row,
-                                                             __mmask16 lanes, int64_t k, int64_t kc,
-                                                             float *panel, int64_t width) {
+OCT_INLINE void pack_codes(const oct_operand *x, int64_t row, __mmask16 lanes, int64_t k,
+                           int64_t kc, float *panel, int64_t width) {
     const uint8_t *codes = x->data;
     oct_code_table table = oct_code_table_load(oct_bf16_of_codes(x->dtype), x->dtype);
     if (x->layout == OCT_K_STRIDED) {
@@ -96,9 +94,8 @@ static inline __attribute__((always_inline)) void pack_codes(const oct_operand *
     }
 }
 
-static inline __attribute__((always_inline)) void pack(const oct_operand *x, int64_t row,
-                                                       int64_t n_rows, int64_t k, int64_t kc,
-                                                       float *panel, int64_t width) {
+OCT_INLINE void pack(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
+                     float *panel, int64_t width) {
     for (int64_t r = 0; r < width; r += 16) {
         __mmask16 lanes = oct_lanes_below(n_rows - r);
         int64_t from = lanes ? row + r : row; /* an address inside the operand in any case */
@@ -131,10 +128,9 @@ typedef void tile_fn(const float *a, const float *b, int64_t kc, float *acc, int
 
 /* rows x (16 * vectors) of C, both constants after inlining; `first` and `second` mask the columns
  * of the two registers. */
-static inline __attribute__((always_inline)) void tile(const float *a, const float *b, int64_t kc,
-                                                       float *acc, int64_t ld_acc, __mmask16 first,
-                                                       __mmask16 second, oct_accumulate accumulate,
-                                                       int rows, int vectors) {
+OCT_INLINE void tile(const float *a, const float *b, int64_t kc, float *acc, int64_t ld_acc,
+                     __mmask16 first, __mmask16 second, oct_accumulate accumulate, int rows,
+                     int vectors) {
     __m512 s[MR][2];
 #pragma GCC unroll 14
     for (int i = 0; i < rows; i++) {

@@ -2,7 +2,6 @@
 #ifndef OCT_KERNEL_GEMM_AVX512_READ_ROWS_H
 #define OCT_KERNEL_GEMM_AVX512_READ_ROWS_H
 
-#include "kernel/quantize/avx512/encode.h"
 #include "kernel/vectors_avx512.h"
 #include "kernel/gemm.h"
 
@@ -70,10 +69,8 @@ OCT_INLINE void oct_transpose_scales(const oct_operand *x, int64_t row, __mmask1
 
 /* 64 codes of k of each of sixteen rows of an 8-bit operand whose K is contiguous; what is beyond
  * `n_k` or not in `lanes` is zero. */
-static inline __attribute__((always_inline)) void oct_load_16_rows(const oct_operand *x,
-                                                                   int64_t row, __mmask16 lanes,
-                                                                   int64_t k, int64_t n_k,
-                                                                   __m512i v[16]) {
+OCT_INLINE void oct_load_16_rows(const oct_operand *x, int64_t row, __mmask16 lanes, int64_t k,
+                                 int64_t n_k, __m512i v[16]) {
     const uint8_t *codes = (const uint8_t *)x->data + row * x->ld + k;
     __mmask64 valid = oct_bytes_below(n_k);
 #pragma GCC unroll 16
@@ -87,9 +84,8 @@ static inline __attribute__((always_inline)) void oct_load_16_rows(const oct_ope
 
 /* The same sixteen rows of an operand whose K is strided, as a transpose would leave them: v[j]
  * lane r = codes of k = 4 j .. 4 j + 3. */
-static inline __attribute__((always_inline)) void
-oct_load_quads_strided(const oct_operand *x, int64_t row, __mmask16 lanes, int64_t k, int64_t n_k,
-                       __m512i v[16]) {
+OCT_INLINE void oct_load_quads_strided(const oct_operand *x, int64_t row, __mmask16 lanes,
+                                       int64_t k, int64_t n_k, __m512i v[16]) {
     const uint8_t *codes = (const uint8_t *)x->data + k * x->ld + row;
     for (int j = 0; j < 16; j++) {
         __m512i c[4];

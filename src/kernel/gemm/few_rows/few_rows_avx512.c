@@ -9,7 +9,7 @@
  * decoding leaves it in; A is packed alike.
  *
  * Invariant: an element's sum depends on A's panel and its row of B only. */
-#include "kernel/quantize/avx512/encode.h"
+#include "kernel/vectors_avx512.h"
 #include "kernel/gemm/avx512/exact_avx512.h"
 #include "kernel/gemm/avx512/e4m3_by_bits.h"
 #include "kernel/gemm/avx512/bf16_table.h"

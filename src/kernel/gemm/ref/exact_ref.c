@@ -4,37 +4,13 @@
 
 #include "base/checked.h"
 #include "kernel/gemm/kernels.h"
+#include "kernel/gemm/plain.h"
 
 enum { MR = 4, NR = 8 };
 
-/* The stored matrix holds (r,k) at row p, column q. */
-typedef struct position {
-    int64_t p, q;
-} position;
-
-static position locate(const oct_operand *x, int64_t r, int64_t k) {
-    return x->layout == OCT_K_CONTIGUOUS ? (position){r, k} : (position){k, r};
-}
-
-static float scale_of(const oct_operand *x, int64_t r, position at) {
-    switch (x->scaling) {
-    case OCT_SCALING_MX: {
-        int64_t i = at.p / x->block_rows * x->ld_scales + at.q / OCT_MX_BLOCK;
-        return oct_e8m0_decode(((const uint8_t *)x->scales)[i]);
-    }
-    case OCT_SCALING_TENSOR:
-        return ((const float *)x->scales)[0];
-    case OCT_SCALING_ROW:
-        return ((const float *)x->scales)[r];
-    case OCT_SCALING_NONE:
-        break;
-    }
-    return 1;
-}
-
 /* Element (r,k) as fp32, the scale folded in with one rounding: both factors are exact. */
 static float element(const oct_operand *x, const float *table, int64_t r, int64_t k) {
-    position at = locate(x, r, k);
+    oct_position at = oct_operand_position(x, r, k);
     int64_t i = at.p * x->ld + at.q;
     float value;
     if (x->dtype == OCT_F32)
@@ -43,7 +19,7 @@ static float element(const oct_operand *x, const float *table, int64_t r, int64_
         value = oct_bf16_decode(((const uint16_t *)x->data)[i]);
     else
         value = table[((const uint8_t *)x->data)[i]];
-    return x->scaling == OCT_SCALING_NONE ? value : value * scale_of(x, r, at);
+    return x->scaling == OCT_SCALING_NONE ? value : value * oct_operand_scale(x, r, k);
 }
 
 static void pack(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
@@ -82,23 +58,7 @@ static void multiply(const void *a_panel, const void *b_panel, int64_t kc, float
 static void store(const float *acc, int64_t ld_acc, int64_t n_rows, int64_t n_cols, void *c,
                   oct_dtype c_dtype, int64_t ld_c, oct_accumulate accumulate, const float *bias,
                   oct_dtype sum_dtype) {
-    float *c_f32 = c;
-    uint16_t *c_bf16 = c;
-    for (int64_t i = 0; i < n_rows; i++)
-        for (int64_t j = 0; j < n_cols; j++) {
-            float t = acc[i * ld_acc + j];
-            if (sum_dtype == OCT_BF16)
-                t = oct_bf16_decode(oct_bf16_encode(t));
-            int64_t at = i * ld_c + j;
-            if (accumulate == OCT_ADD_TO_OUTPUT)
-                t = (c_dtype == OCT_F32 ? c_f32[at] : oct_bf16_decode(c_bf16[at])) + t;
-            if (bias)
-                t = t + bias[j];
-            if (c_dtype == OCT_F32)
-                c_f32[at] = t;
-            else
-                c_bf16[at] = oct_bf16_encode(t);
-        }
+    oct_store_plain(acc, ld_acc, n_rows, n_cols, c, c_dtype, ld_c, accumulate, bias, sum_dtype);
 }
 
 const oct_gemm_kernels oct_gemm_kernels_ref = {

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "kernel/gemm/vnni/panel_vnni.h"
-#include "kernel/quantize/avx512/encode.h"
+#include "kernel/vectors_avx512.h"
 #include "kernel/gemm/avx512/read_rows.h"
 #include "kernel/bf16_of_codes.h"
 

@@ -15,7 +15,7 @@
 #include <stddef.h>
 
 #include "kernel/gemm/vnni/panel_vnni.h"
-#include "kernel/quantize/avx512/encode.h"
+#include "kernel/vectors_avx512.h"
 #include "kernel/gemm/avx512/exact_avx512.h"
 
 enum { MR = OCT_VNNI_MR, NR = OCT_VNNI_NR, A_ROWS = OCT_VNNI_A_ROWS, BLOCK = OCT_MX_BLOCK };

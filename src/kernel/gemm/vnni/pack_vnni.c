@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "kernel/quantize/avx512/encode.h"
+#include "kernel/vectors_avx512.h"
 #include "kernel/gemm/avx512/read_rows.h"
 #include "kernel/bf16_of_codes.h"
 

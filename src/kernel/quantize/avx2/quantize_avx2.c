@@ -392,12 +392,8 @@ static void scaled(const oct_matrix_view *x, oct_dtype format, float scale, uint
 
 static void decode_scaled(const uint8_t *codes, int64_t rows, int64_t cols, int64_t ld_codes,
                           oct_dtype format, float scale, float *y, int64_t ld_y) {
-    const uint16_t *words = oct_bf16_of_codes(format);
     float values[256];
-    for (uint32_t c = 0; c < 256; c++)
-        values[c] = float_of((uint32_t)words[c & 127] << 16 | (c & 128) << 24);
-    if (format == OCT_HIF8)
-        values[128] = NAN;
+    oct_values_of_codes(format, values);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < cols; c++)
             y[r * ld_y + c] = values[codes[r * ld_codes + c]] * scale;

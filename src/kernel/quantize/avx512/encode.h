@@ -7,10 +7,6 @@
 #include "kernel/vectors_avx512.h"
 #include "kernel/quantize/hif8_tables.h"
 
-#define OCT_INLINE static inline __attribute__((always_inline))
-
-#define OCT_NAN_CODE(format) ((format) == OCT_HIF8 ? 0x80 : 0x7f)
-
 /* The magnitude bits of E4M3 and E5M2 codes in the low bytes of the lanes (the other bytes are
  * garbage, NaN gives the largest value).
  *
@@ -37,23 +33,10 @@ OCT_INLINE __m512i oct_with_sign(__m512i magnitude, __m512 x) {
     return _mm512_ternarylogic_epi32(magnitude, top, _mm512_set1_epi32(0x80), 0xf8);
 }
 
-/* E4M3 or E5M2 codes of finite x. */
-OCT_INLINE __m512i oct_encode_finite(__m512 x, oct_dtype format) {
-    return oct_with_sign(oct_encode_magnitude(x, format), x);
-}
-
 /* The magnitude bits of any x; NaN gives 0x7f. */
 OCT_INLINE __m512i oct_encode_magnitude_or_nan(__m512 x, oct_dtype format) {
     __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
     return _mm512_mask_mov_epi32(oct_encode_magnitude(x, format), nan, _mm512_set1_epi32(0x7f));
-}
-
-/* Lane j gets the low bytes of lane j of a, b, c, d, in this order from the lowest byte. */
-OCT_INLINE __m512i oct_merge_bytes(__m512i a, __m512i b, __m512i c, __m512i d) {
-    __m512i ab = _mm512_mask_mov_epi8(_mm512_slli_epi32(b, 8), 0x1111111111111111u, a);
-    __m512i cd = _mm512_mask_mov_epi8(_mm512_slli_epi32(d, 24), 0x4444444444444444u,
-                                      _mm512_slli_epi32(c, 16));
-    return _mm512_mask_blend_epi16(0x55555555u, cd, ab);
 }
 
 /* The low bytes of 4 x 16 lanes as 64 bytes in order. */

@@ -14,6 +14,7 @@
 
 #include <string.h>
 
+#include "kernel/gemm/amx/tile_config.h"
 #include "kernel/gemm/avx512/exact_avx512.h"
 #include "kernel/vectors_avx512.h"
 
@@ -25,13 +26,7 @@ enum {
 
 /* --- multiplying --- */
 
-typedef struct tile_config {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t bytes_per_row[16];
-    uint8_t rows[16];
-} tile_config;
-
-alignas(64) static const tile_config all_tiles_whole = {
+alignas(64) static const oct_tile_config all_tiles_whole = {
     .palette = 1,
     .bytes_per_row = {64, 64, 64, 64, 64, 64, 64, 64},
     .rows = {16, 16, 16, 16, 16, 16, 16, 16},

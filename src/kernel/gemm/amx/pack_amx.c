@@ -14,8 +14,7 @@
 enum {
     BLOCK = OCT_MX_BLOCK,
     PIECE = 16, /* k of a unit */
-    BIAS = OCT_AMX_BIAS,
-    MAX_SPREAD = 2 * BIAS
+    BIAS = OCT_AMX_BIAS
 };
 
 /* --- exponents --- */
@@ -42,8 +41,8 @@ static void find_exponents_wide(const oct_operand *x, int64_t row, __mmask16 lan
                                 float *unit, oct_amx_exponents *e) {
     __m512 scale = oct_lane_scales(x, row, lanes, k);
     __m512 size = _mm512_abs_ps(scale);
-    e->special = (_mm512_cmp_ps_mask(size, _mm512_set1_ps(0x1p-60f), _CMP_NGE_UQ) |
-                  _mm512_cmp_ps_mask(size, _mm512_set1_ps(0x1p20f), _CMP_NLE_UQ)) &
+    e->special = (_mm512_cmp_ps_mask(size, _mm512_set1_ps(OCT_AMX_MIN_SCALE), _CMP_NGE_UQ) |
+                  _mm512_cmp_ps_mask(size, _mm512_set1_ps(OCT_AMX_MAX_SCALE), _CMP_NLE_UQ)) &
                  lanes;
     for (int b = 0; b < OCT_AMX_BLOCKS; b++)
         _mm512_store_si512(e->drop[b], _mm512_set1_epi16(BIAS << 7));
@@ -80,9 +79,9 @@ static void find_exponents(const oct_operand *x, int64_t row, int64_t n_rows, in
     __mmask16 zeros = _mm512_testn_epi32_mask(largest, largest);
     middle = _mm512_mask_mov_epi32(middle, zeros, _mm512_set1_epi32(127));
     e->special = (_mm512_cmpgt_epu32_mask(_mm512_sub_epi32(largest, smallest),
-                                          _mm512_set1_epi32(MAX_SPREAD)) |
-                  _mm512_cmpgt_epu32_mask(middle, _mm512_set1_epi32(127 + 20)) |
-                  _mm512_cmplt_epu32_mask(middle, _mm512_set1_epi32(127 - 60)) |
+                                          _mm512_set1_epi32(OCT_AMX_MAX_SPREAD)) |
+                  _mm512_cmpgt_epu32_mask(middle, _mm512_set1_epi32(127 + OCT_AMX_MAX_EXPONENT)) |
+                  _mm512_cmplt_epu32_mask(middle, _mm512_set1_epi32(127 + OCT_AMX_MIN_EXPONENT)) |
                   _mm512_cmpeq_epu32_mask(largest, _mm512_set1_epi32(255))) &
                  lanes;
     _mm512_store_ps(unit, oct_e8m0_lanes(middle));

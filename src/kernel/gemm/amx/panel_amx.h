@@ -18,8 +18,16 @@ enum {
     OCT_AMX_TILE_BYTES = 16 * 64,
     /* Words are made with exponents larger by this, from which 0 .. twice this is subtracted: so
      * that zeros that were looked up stay zeros, saturating. */
-    OCT_AMX_BIAS = 32
+    OCT_AMX_BIAS = 32,
+    /* Of a row's MX scales in a step: from the smallest to the largest, and what their middle may
+     * be, as exponents. Rows beyond are special. */
+    OCT_AMX_MAX_SPREAD = 2 * OCT_AMX_BIAS,
+    OCT_AMX_MIN_EXPONENT = -60,
+    OCT_AMX_MAX_EXPONENT = 20
 };
+/* The same for a scale of a row or a tensor. */
+#define OCT_AMX_MIN_SCALE 0x1p-60f
+#define OCT_AMX_MAX_SCALE 0x1p20f
 
 /* A packed panel: this head, then for each block of 32 of k two tiles of 16 rows each
  *   A: 16 rows by 32 of k

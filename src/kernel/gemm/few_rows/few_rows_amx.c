@@ -3,7 +3,7 @@
  * nothing is transposed but the sums, and a tile of weights costs the same for any number of rows
  * of A.
  *
- * A panel of B is only a note of where its rows are. k inside a group of 64 is in the order that
+ * k inside a group of 64 is in the order that
  * decoding leaves it in; A is packed alike. What amx.c says of exponents and special rows holds
  * here too, for all k of a panel.
  *
@@ -12,6 +12,8 @@
 
 #include "kernel/gemm/amx/panel_amx.h"
 #include "kernel/gemm/amx/biased_bf16.h"
+#include "kernel/gemm/amx/tile_config.h"
+#include "kernel/gemm/few_rows/unpacked_rows.h"
 #include "kernel/gemm/avx512/exact_avx512.h"
 
 enum {
@@ -118,8 +120,8 @@ OCT_INLINE void find_row_exponents(const oct_operand *x, int64_t row, int64_t k,
     const int largest =
         255 - least_byte(_mm512_xor_si512(_mm512_max_epu8(s.code[0], s.code[1]), all));
     const int middle = largest ? (smallest + largest) >> 1 : 127;
-    bool special =
-        largest - smallest > 2 * BIAS || middle > 127 + 20 || middle < 127 - 60 || largest == 255;
+    bool special = largest - smallest > OCT_AMX_MAX_SPREAD || middle > 127 + OCT_AMX_MAX_EXPONENT ||
+                   middle < 127 + OCT_AMX_MIN_EXPONENT || largest == 255;
     if (!special &&
         ((_mm512_testn_epi8_mask(s.code[0], s.code[0]) & oct_bytes_below(n_blocks)) |
          (_mm512_testn_epi8_mask(s.code[1], s.code[1]) & oct_bytes_below(n_blocks - 64))))
@@ -150,9 +152,9 @@ static void find_exponents(const oct_operand *x, int64_t row, int64_t n_rows, in
                            : x->scaling == OCT_SCALING_TENSOR ? scales[0]
                                                               : scales[row + i];
         e->unit[i] = unit;
-        e->special |=
-            (uint32_t) !(__builtin_fabsf(unit) >= 0x1p-60f && __builtin_fabsf(unit) <= 0x1p20f)
-            << i;
+        e->special |= (uint32_t) !(__builtin_fabsf(unit) >= OCT_AMX_MIN_SCALE &&
+                                   __builtin_fabsf(unit) <= OCT_AMX_MAX_SCALE)
+                      << i;
         memset(e->drop[i], BIAS, sizeof e->drop[i]);
     }
 }
@@ -217,19 +219,6 @@ typedef struct panel_head {
     uint32_t special;
 } panel_head;
 
-/* A panel of B: where its rows are. */
-typedef struct panel_note {
-    oct_operand operand;
-    int64_t row, k;
-} panel_note;
-
-static void pack_b(const oct_operand *b, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
-                   void *panel) {
-    (void)n_rows;
-    (void)kc;
-    *(panel_note *)panel = (panel_note){.operand = *b, .row = row, .k = k};
-}
-
 static void pack_a(const oct_operand *a, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
                    void *panel) {
     panel_head *head = panel;
@@ -270,18 +259,12 @@ static void pack_a(const oct_operand *a, int64_t row, int64_t n_rows, int64_t k,
 
 /* --- multiplying --- */
 
-typedef struct tile_config {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t bytes_per_row[16];
-    uint8_t rows[16];
-} tile_config;
-
 /* Tiles 0, 1: sums, 16 rows of B by A's rows; 4, 5: of B; 6, 7: of A. */
 static void configure_tiles(int64_t n_rows) {
     const uint16_t a = (uint16_t)(n_rows * 4);
-    tile_config c = {.palette = 1,
-                     .bytes_per_row = {a, a, a, a, 64, 64, a, a},
-                     .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
+    oct_tile_config c = {.palette = 1,
+                         .bytes_per_row = {a, a, a, a, 64, 64, a, a},
+                         .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
     _tile_loadconfig(&c);
 }
 
@@ -300,12 +283,7 @@ OCT_INLINE void multiply_tiles(const factors *f) {
     _tile_dpbf16ps(1, 5, 7);
 }
 
-typedef enum decoding {
-    LOOKED_UP,
-    BY_BITS /* E4M3: looked up only where not all codes are normal */
-} decoding;
-
-/* BY_BITS: of four rows from i on not all codes are normal. */
+/* OCT_BY_BITS: of four rows from i on not all codes are normal. */
 static __attribute__((noinline)) void decode_again(const oct_biased_decoder *t,
                                                    const code_rows *rows, int i,
                                                    const uint32_t *drop, char *tiles,
@@ -318,15 +296,15 @@ static __attribute__((noinline)) void decode_again(const oct_biased_decoder *t,
  * of the core's instructions. */
 OCT_INLINE void decode_and_multiply(const oct_biased_decoder *t, const code_rows *rows,
                                     const uint32_t *drop, char *tiles, oct_codes_seen *seen,
-                                    const factors *f, decoding how) {
+                                    const factors *f, oct_decoding how) {
     __m512i least = _mm512_set1_epi8(-1);
 #pragma GCC unroll 16
     for (int i = 0; i < R; i++) {
-        if (how == BY_BITS)
+        if (how == OCT_BY_BITS)
             decode_normal_row(rows, i, drop + i * PART, tiles, &least);
         else
             decode_row(t, rows, i, drop + i * PART, tiles, seen);
-        if (how == BY_BITS && i % 4 == 3) {
+        if (how == OCT_BY_BITS && i % 4 == 3) {
             if (__builtin_expect(!oct_e4m3_all_normal(least), 0))
                 decode_again(t, rows, i - 3, drop, tiles, seen);
             least = _mm512_set1_epi8(-1);
@@ -352,8 +330,10 @@ typedef struct sums {
 
 /* Sixteen rows of B, of `row` on, by A: into tiles 0 and 1. */
 OCT_INLINE void multiply_rows(const char *x, int64_t n_a, const oct_operand *b, int64_t row,
-                              int64_t n_rows, int64_t k, int64_t kc, const oct_biased_decoder *t,
-                              const exponents *e, oct_codes_seen *seen, decoding how) {
+                              int64_t n_rows, int64_t k, int64_t kc, const oct_biased_decoder *any,
+                              const exponents *e, oct_codes_seen *seen, oct_decoding how) {
+    oct_biased_decoder t = *any;
+    t.words.zero_is_nan = how == OCT_LOOKED_UP_HIF8; /* a constant, when this is inlined */
     alignas(64) char ring[2][2 * TILE_BYTES];
     drops d;
     alignas(64) uint8_t copy[R * GROUP];
@@ -365,7 +345,7 @@ OCT_INLINE void multiply_rows(const char *x, int64_t n_a, const oct_operand *b, 
         const code_rows rows = find_codes(b, row, n_rows, k + i, kc - i, copy);
         if (i / BLOCK % PART == 0)
             write_drops(e, i / BLOCK, &d);
-        decode_and_multiply(t, &rows, &d.lane[0][i / BLOCK % PART], ring[turn], seen, &f, how);
+        decode_and_multiply(&t, &rows, &d.lane[0][i / BLOCK % PART], ring[turn], seen, &f, how);
         f.w = ring[turn];
         f.x = x + i * n_a * 2;
     }
@@ -417,10 +397,11 @@ static void store_sums(const sums *s, float *acc, int64_t ld_acc, int64_t n_rows
 static void multiply(const void *a_panel, const void *b_panel, int64_t kc, float *acc,
                      int64_t ld_acc, int64_t n_rows, int64_t n_cols, oct_accumulate accumulate) {
     const panel_head *a = a_panel;
-    const panel_note *b = b_panel;
+    const oct_unpacked_rows *b = b_panel;
     const char *x = (const char *)a_panel + sizeof *a;
     const oct_bf16_table words = oct_biased_table_make(b->operand.dtype);
-    oct_biased_decoder t = oct_biased_decoder_make(&words);
+    const oct_biased_decoder t = oct_biased_decoder_make(&words);
+    const oct_decoding how = oct_decoding_for(b->operand.dtype);
     exponents e;
     sums s;
     configure_tiles(n_rows);
@@ -428,15 +409,17 @@ static void multiply(const void *a_panel, const void *b_panel, int64_t kc, float
         const int64_t row = b->row + first, n = n_cols - first < R ? n_cols - first : R;
         oct_codes_seen seen = {_mm512_setzero_si512(), _mm512_setzero_si512()};
         find_exponents(&b->operand, row, n, b->k, kc, &e);
-        if (b->operand.dtype == OCT_HIF8) {
-            t.words.zero_is_nan = true;
-            multiply_rows(x, n_rows, &b->operand, row, n, b->k, kc, &t, &e, &seen, LOOKED_UP);
-        } else if (b->operand.dtype == OCT_E4M3) {
-            t.words.zero_is_nan = false;
-            multiply_rows(x, n_rows, &b->operand, row, n, b->k, kc, &t, &e, &seen, BY_BITS);
-        } else {
-            t.words.zero_is_nan = false;
-            multiply_rows(x, n_rows, &b->operand, row, n, b->k, kc, &t, &e, &seen, LOOKED_UP);
+        switch (how) {
+        case OCT_BY_BITS:
+            multiply_rows(x, n_rows, &b->operand, row, n, b->k, kc, &t, &e, &seen, OCT_BY_BITS);
+            break;
+        case OCT_LOOKED_UP_HIF8:
+            multiply_rows(x, n_rows, &b->operand, row, n, b->k, kc, &t, &e, &seen,
+                          OCT_LOOKED_UP_HIF8);
+            break;
+        case OCT_LOOKED_UP:
+            multiply_rows(x, n_rows, &b->operand, row, n, b->k, kc, &t, &e, &seen, OCT_LOOKED_UP);
+            break;
         }
         read_sums(&e, a, &s);
         uint32_t special = e.special;
@@ -456,9 +439,9 @@ const oct_gemm_kernels oct_gemm_kernels_few_rows_amx = {
     .k_step = STEP,
     .a_bytes_per_k = R * sizeof(uint16_t),
     .a_bytes_fixed = sizeof(panel_head) + (GROUP - 1) * R * sizeof(uint16_t),
-    .b_bytes_fixed = sizeof(panel_note),
+    .b_bytes_fixed = sizeof(oct_unpacked_rows),
     .pack_a = pack_a,
-    .pack_b = pack_b,
+    .pack_b = oct_note_rows,
     .multiply = multiply,
     .store = oct_gemm_store_avx512,
 };

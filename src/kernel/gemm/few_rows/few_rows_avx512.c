@@ -5,7 +5,7 @@
  * CPU's own prefetcher, which follows more pages than one; so several rows are read side by side,
  * and the begins of rows further on are fetched too.
  *
- * A panel of B is only a note of where its rows are. k inside a group of 64 is in the order that
+ * k inside a group of 64 is in the order that
  * decoding leaves it in; A is packed alike.
  *
  * Invariant: an element's sum depends on A's panel and its row of B only. */
@@ -13,7 +13,7 @@
 #include "kernel/gemm/avx512/exact_avx512.h"
 #include "kernel/gemm/avx512/e4m3_by_bits.h"
 #include "kernel/gemm/avx512/bf16_table.h"
-#include "kernel/gemm/kernels.h"
+#include "kernel/gemm/few_rows/unpacked_rows.h"
 
 enum {
     MR = 8,
@@ -29,16 +29,6 @@ enum {
 };
 
 /* --- decoding --- */
-
-typedef enum decoding {
-    LOOKED_UP,
-    LOOKED_UP_HIF8, /* whose 0x80 is NaN */
-    BY_BITS         /* E4M3: looked up only where not all codes are normal */
-} decoding;
-
-static decoding decoding_for(oct_dtype format) {
-    return format == OCT_E4M3 ? BY_BITS : format == OCT_HIF8 ? LOOKED_UP_HIF8 : LOOKED_UP;
-}
 
 /* 64 of k, in an order of their own: the first block in the lower halves. */
 typedef struct decoded {
@@ -57,15 +47,15 @@ OCT_INLINE decoded decode_words(__m512i low, __m512i high) {
     return d;
 }
 
-/* BY_BITS: for normal codes. */
-OCT_INLINE decoded decode(const oct_bf16_table *t, __m512i codes, decoding how) {
-    if (how == BY_BITS)
+/* OCT_BY_BITS: for normal codes. */
+OCT_INLINE decoded decode(const oct_bf16_table *t, __m512i codes, oct_decoding how) {
+    if (how == OCT_BY_BITS)
         return decode_words(oct_e4m3_low_bytes(codes), oct_e4m3_high_bytes(codes));
     const __m512i sign = _mm512_set1_epi8((char)0x80);
     __m512i low = _mm512_permutex2var_epi8(t->low[0], codes, t->low[1]);
     __m512i high = _mm512_permutex2var_epi8(t->high[0], codes, t->high[1]);
     high = _mm512_ternarylogic_epi32(high, codes, sign, 0xf8);
-    if (how == LOOKED_UP_HIF8) { /* 0x80 looked up zero */
+    if (how == OCT_LOOKED_UP_HIF8) { /* 0x80 looked up zero */
         __mmask64 nan = _mm512_cmpeq_epi8_mask(codes, sign);
         low = _mm512_mask_set1_epi8(low, nan, (char)0xff);
         high = _mm512_mask_set1_epi8(high, nan, (char)0xff);
@@ -105,19 +95,6 @@ OCT_INLINE __m512 block_scales(const oct_operand *x, int64_t row, int64_t k, int
 
 /* --- packing --- */
 
-/* A panel of B: where its rows are. */
-typedef struct panel_note {
-    oct_operand operand;
-    int64_t row, k;
-} panel_note;
-
-static inline void pack_b(const oct_operand *b, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
-                          void *panel) {
-    (void)n_rows;
-    (void)kc;
-    *(panel_note *)panel = (panel_note){.operand = *b, .row = row, .k = k};
-}
-
 OCT_INLINE __m512i codes_of_row(const oct_operand *x, int64_t row, int64_t k, int64_t n_k) {
     const uint8_t *codes = x->data;
     alignas(64) uint8_t bytes[GROUP] = {0};
@@ -147,7 +124,7 @@ static void pack_a(const oct_operand *a, int64_t row, int64_t n_rows, int64_t k,
     panel_head *head = panel;
     float *to = (float *)(void *)(head + 1);
     const oct_bf16_table t = oct_bf16_table_make(a->dtype);
-    const decoding how = a->dtype == OCT_HIF8 ? LOOKED_UP_HIF8 : LOOKED_UP;
+    const oct_decoding how = a->dtype == OCT_HIF8 ? OCT_LOOKED_UP_HIF8 : OCT_LOOKED_UP;
     __mmask16 extreme = 0;
     for (int64_t i = 0; i < kc; i += GROUP)
         for (int64_t r = 0; r < n_rows; r++, to += GROUP) {
@@ -175,9 +152,9 @@ typedef enum scaling {
 /* Some rows of A by some rows of B, from `first` on, for kc of k. */
 typedef struct block {
     const float *a; /* without a panel's head */
-    const panel_note *b;
+    const oct_unpacked_rows *b;
     const oct_bf16_table *table;
-    decoding decoding;
+    oct_decoding decoding;
     int64_t first, k, kc;
     float *acc;
     int64_t ld_acc;
@@ -254,7 +231,7 @@ typedef struct group {
 /* By SCALED_ELEMENTS a row of A is loaded once for all rows of B; by SCALED_SUMS each row of B is
  * through with before the next, or registers wouldn't be enough. */
 OCT_INLINE void multiply_decoded(sums *s, const group *g, const oct_bf16_table *table, int rows,
-                                 int cols, decoding kind, scaling how) {
+                                 int cols, oct_decoding kind, scaling how) {
     decoded d[MAX_COLS];
 #pragma GCC unroll 4
     for (int j = 0; j < cols; j++) {
@@ -290,17 +267,17 @@ OCT_INLINE void multiply_decoded(sums *s, const group *g, const oct_bf16_table *
 }
 
 OCT_INLINE void multiply_group(sums *s, const group *g, const oct_bf16_table *table, int rows,
-                               int cols, decoding kind, scaling how) {
-    if (kind == BY_BITS) {
+                               int cols, oct_decoding kind, scaling how) {
+    if (kind == OCT_BY_BITS) {
         __m512i least = _mm512_set1_epi8(-1);
 #pragma GCC unroll 4
         for (int j = 0; j < cols; j++)
             least = oct_e4m3_least_rank(least, g->codes[j]);
         if (__builtin_expect(oct_e4m3_all_normal(least), 1)) {
-            multiply_decoded(s, g, table, rows, cols, BY_BITS, how);
+            multiply_decoded(s, g, table, rows, cols, OCT_BY_BITS, how);
             return;
         }
-        kind = LOOKED_UP;
+        kind = OCT_LOOKED_UP;
     }
     multiply_decoded(s, g, table, rows, cols, kind, how);
 }
@@ -319,7 +296,8 @@ OCT_INLINE void fetch_ahead(const uint8_t *codes, const uint8_t *first, int64_t 
 
 /* `rows` rows of A by `cols` rows of B, both constants. Rows of B in the result, bit by bit, were
  * not done. */
-OCT_INLINE uint32_t multiply_rows(const block *m, int rows, int cols, decoding kind, scaling how) {
+OCT_INLINE uint32_t multiply_rows(const block *m, int rows, int cols, oct_decoding kind,
+                                  scaling how) {
     const oct_operand *x = &m->b->operand;
     const int64_t row = m->b->row + m->first, begin = m->b->k + m->k, ld = x->ld;
     const uint8_t *const first = (const uint8_t *)x->data + row * ld + begin, *codes = first;
@@ -350,7 +328,8 @@ OCT_INLINE uint32_t multiply_rows(const block *m, int rows, int cols, decoding k
             for (int j = 0; j < cols; j++)
                 g.codes[j] = _mm512_maskz_loadu_epi8(oct_bytes_below(n - i), codes + j * ld);
             g.scales = scales.x[0] + i / BLOCK;
-            multiply_group(&s, &g, &table, rows, cols, kind == BY_BITS ? LOOKED_UP : kind, how);
+            multiply_group(&s, &g, &table, rows, cols, kind == OCT_BY_BITS ? OCT_LOOKED_UP : kind,
+                           how);
         }
     }
     if (how == SCALED_ELEMENTS)
@@ -372,9 +351,10 @@ typedef uint32_t rows_fn(const block *m);
 
 #define ROWS_FN(name, rows, cols, how)                                                             \
     static uint32_t name(const block *m) {                                                         \
-        return m->decoding == BY_BITS     ? multiply_rows(m, rows, cols, BY_BITS, how)             \
-               : m->decoding == LOOKED_UP ? multiply_rows(m, rows, cols, LOOKED_UP, how)           \
-                                          : multiply_rows(m, rows, cols, LOOKED_UP_HIF8, how);     \
+        return m->decoding == OCT_BY_BITS ? multiply_rows(m, rows, cols, OCT_BY_BITS, how)         \
+               : m->decoding == OCT_LOOKED_UP                                                      \
+                   ? multiply_rows(m, rows, cols, OCT_LOOKED_UP, how)                              \
+                   : multiply_rows(m, rows, cols, OCT_LOOKED_UP_HIF8, how);                        \
     }
 #define ROWS_FNS(rows, cols)                                                                       \
     ROWS_FN(rows_##rows##_##cols, rows, cols, SCALED_ELEMENTS)                                     \
@@ -438,12 +418,12 @@ static void multiply_cols(block *m, const course *c, int64_t n_rows, int64_t n) 
 static void multiply(const void *a_panel, const void *b_panel, int64_t kc, float *acc,
                      int64_t ld_acc, int64_t n_rows, int64_t n_cols, oct_accumulate accumulate) {
     const panel_head *head = a_panel;
-    const panel_note *b = b_panel;
+    const oct_unpacked_rows *b = b_panel;
     const oct_bf16_table table = oct_bf16_table_make(b->operand.dtype);
     const course c = choose_course(n_rows, head->allows_scaled_sums);
     block m = {.b = b,
                .table = &table,
-               .decoding = decoding_for(b->operand.dtype),
+               .decoding = oct_decoding_for(b->operand.dtype),
                .acc = acc,
                .ld_acc = ld_acc};
     for (int64_t first = 0; first < n_cols; first += c.run)
@@ -463,9 +443,9 @@ const oct_gemm_kernels oct_gemm_kernels_few_rows_avx512 = {
     .k_step = STEP,
     .a_bytes_per_k = MR * sizeof(float),
     .a_bytes_fixed = sizeof(panel_head) + (GROUP - 1) * MR * sizeof(float),
-    .b_bytes_fixed = sizeof(panel_note),
+    .b_bytes_fixed = sizeof(oct_unpacked_rows),
     .pack_a = pack_a,
-    .pack_b = pack_b,
+    .pack_b = oct_note_rows,
     .multiply = multiply,
     .store = oct_gemm_store_avx512,
 };

@@ -9,9 +9,10 @@
  *   then acc is rounded to the problem's sum_dtype, acc = C + acc if accumulating (C widened to
  * fp32 first), acc = acc + bias, and one rounding to C's dtype. K = 0 gives acc = 0.
  *
- * `aligned` (AVX512-VNNI) computes the same products in integers aligned to a row scale, with a
- * sparse residual pass (docs/numerics.md); it meets the error bound but not the same bits. It is
- * also independent of the number of threads. */
+ * `fast` is for two 8-bit operands: integers with a list of residuals where there is AVX512-VNNI,
+ * bf16 tiles where there is AMX, and for few rows of A (8, with AMX 16) codes that are decoded while
+ * they are multiplied (gemm/tuning.c, docs/numerics.md). It meets the error bound but not the same
+ * bits, and doesn't depend on the number of threads either. */
 #ifndef OCT_KERNEL_GEMM_H
 #define OCT_KERNEL_GEMM_H
 
@@ -70,7 +71,7 @@ typedef struct oct_gemm_problem {
 size_t oct_gemm_workspace(const oct_gemm_problem *problems, int64_t n_problems, oct_gemm_mode mode);
 
 /* Runs all problems, with threads over the tiles of all of them (so grouped products balance). Each
- * C equals, bit for bit, what the problem gives alone. Modes: AUTO takes ALIGNED where this CPU has
+ * C equals, bit for bit, what the problem gives alone. Modes: AUTO takes FAST where this CPU has
  * it and both operands are 8-bit, else EXACT. Called from inside an oct_parallel task it runs
  * serially in that task. */
 void oct_gemm(const oct_gemm_problem *problems, int64_t n_problems, oct_gemm_mode mode,

@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "kernel/gemm/amx/biased_bf16.h"
 #include "kernel/gemm/amx/pack_by_bits.h"
 #include "kernel/vectors_avx512.h"
 #include "kernel/gemm/avx512/read_rows.h"
@@ -94,62 +95,7 @@ static void find_exponents(const oct_operand *x, int64_t row, int64_t n_rows, in
     }
 }
 
-/* --- codes to words --- */
-
-OCT_INLINE oct_bf16_table biased_table(oct_dtype format) {
-    oct_bf16_table t = oct_bf16_table_make(format);
-    for (int i = 0; i < 2; i++) {
-        __m512i any = _mm512_or_si512(t.low[i], t.high[i]);
-        t.high[i] = _mm512_mask_add_epi8(t.high[i], _mm512_test_epi8_mask(any, any), t.high[i],
-                                         _mm512_set1_epi8(BIAS >> 1));
-    }
-    return t;
-}
-
-/* What was seen of codes so far. */
-typedef struct codes_seen {
-    __m512i uppers;    /* upper bytes of biased words: all their bits; finite ones lack the last */
-    __m512i nan_codes; /* HiF8's, as bytes that aren't zero */
-} codes_seen;
-
-/* Kept in a register, where the compiler would rather make it again and again. */
-OCT_INLINE __m512i constant(int byte) {
-    __m512i x = _mm512_set1_epi8((char)byte);
-    __asm__("" : "+v"(x));
-    return x;
-}
-
-/* What decoding needs in registers. */
-typedef struct decoder {
-    oct_bf16_table words;
-    __m512i sign, magnitude;
-} decoder;
-
-OCT_INLINE decoder decoder_make(const oct_bf16_table *words) {
-    return (decoder){*words, constant(0x80), constant(0x7f)};
-}
-
-/* 64 codes to words: of the lower and the upper eight codes of each quarter. */
-OCT_INLINE void decode(const decoder *t, __m512i codes, __m512i lower_drop, __m512i upper_drop,
-                       __m512i *lower, __m512i *upper, codes_seen *s) {
-    const __m512i sign = t->sign, magnitude = t->magnitude;
-    __m512i low = _mm512_permutex2var_epi8(t->words.low[0], codes, t->words.low[1]);
-    __m512i high = _mm512_permutex2var_epi8(t->words.high[0], codes, t->words.high[1]);
-    __mmask64 nonzero = _mm512_test_epi8_mask(codes, magnitude);
-    s->uppers = _mm512_or_si512(s->uppers, high);
-    if (t->words.zero_is_nan)
-        s->nan_codes =
-            _mm512_or_si512(s->nan_codes, _mm512_movm_epi8(_mm512_cmpeq_epi8_mask(codes, sign)));
-    /* A zero loses its sign, or subtracting wouldn't saturate. */
-    high = _mm512_ternarylogic_epi32(high, _mm512_maskz_mov_epi8(nonzero, codes), sign, 0xf8);
-    *lower = _mm512_subs_epu16(_mm512_unpacklo_epi8(low, high), lower_drop);
-    *upper = _mm512_subs_epu16(_mm512_unpackhi_epi8(low, high), upper_drop);
-}
-
-OCT_INLINE bool saw_not_finite(const codes_seen *s) {
-    return (_mm512_movepi8_mask(s->uppers) | _mm512_test_epi8_mask(s->nan_codes, s->nan_codes)) !=
-           0;
-}
+/* --- special codes --- */
 
 /* One row's codes of a block, zeros beyond n. */
 static __m256i block_codes(const oct_operand *x, int64_t row, int64_t k, int64_t n) {
@@ -176,8 +122,8 @@ static bool has_not_finite(__m256i codes, oct_dtype format) {
  * than zero in a block whose scale is 0. */
 static __attribute__((noinline)) uint32_t
 rows_with_special_codes(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
-                        const oct_amx_exponents *e, const codes_seen *seen) {
-    const bool mx = x->scaling == OCT_SCALING_MX, search = saw_not_finite(seen);
+                        const oct_amx_exponents *e, const oct_codes_seen *seen) {
+    const bool mx = x->scaling == OCT_SCALING_MX, search = oct_saw_not_finite(seen);
     uint32_t rows = 0;
     for (int64_t r = 0; r < n_rows && r < 16; r++)
         for (int64_t i = 0; i < kc; i += BLOCK) {
@@ -230,16 +176,16 @@ OCT_INLINE void prefetch_next_panel(const oct_operand *x, int64_t row, int64_t k
 /* --- A --- */
 
 /* Sixteen rows by 64 of k. */
-OCT_INLINE void pack_a_pair(const decoder *t, const uint8_t *codes, int64_t ld,
+OCT_INLINE void pack_a_pair(const oct_biased_decoder *t, const uint8_t *codes, int64_t ld,
                             const oct_amx_exponents *e, int64_t pair, char *tiles,
-                            codes_seen *seen) {
+                            oct_codes_seen *seen) {
     /* Quarters of 8 codes of the first and of the second block. */
     const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
     for (int r = 0; r < 16; r++) {
         __m512i v = _mm512_permutexvar_epi64(order, _mm512_loadu_si512(codes + r * ld)), first,
                 second;
-        decode(t, v, _mm512_set1_epi32((int)e->drop[2 * pair][r]),
-               _mm512_set1_epi32((int)e->drop[2 * pair + 1][r]), &first, &second, seen);
+        oct_biased_decode(t, v, _mm512_set1_epi32((int)e->drop[2 * pair][r]),
+                          _mm512_set1_epi32((int)e->drop[2 * pair + 1][r]), &first, &second, seen);
         _mm512_store_si512(tiles + 64 * r, first);
         _mm512_store_si512(tiles + 2 * OCT_AMX_TILE_BYTES + 64 * r, second);
     }
@@ -250,12 +196,12 @@ void oct_amx_pack_a(const oct_operand *a, int64_t row, int64_t n_rows, int64_t k
     oct_amx_head *head = panel;
     alignas(64) uint8_t copy[16 * OCT_AMX_PAIR];
     oct_amx_exponents e;
-    const oct_bf16_table words = biased_table(a->dtype);
-    const decoder t = decoder_make(&words);
+    const oct_bf16_table words = oct_biased_table_make(a->dtype);
+    const oct_biased_decoder t = oct_biased_decoder_make(&words);
     write_head(a, row, n_rows, k, panel);
     for (int64_t half = 0; half < 2; half++) {
         const int64_t n = n_rows - 16 * half, from = n > 0 ? row + 16 * half : row;
-        codes_seen seen = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+        oct_codes_seen seen = {_mm512_setzero_si512(), _mm512_setzero_si512()};
         find_exponents(a, from, n, k, kc, head->unit + 16 * half, &e);
         for (int64_t i = 0; i < kc; i += OCT_AMX_PAIR) {
             const uint8_t *codes = (const uint8_t *)a->data + from * a->ld + k + i;
@@ -270,7 +216,7 @@ void oct_amx_pack_a(const oct_operand *a, int64_t row, int64_t n_rows, int64_t k
                         (char *)panel + OCT_AMX_HEAD_BYTES + i * 64 + half * OCT_AMX_TILE_BYTES,
                         &seen);
         }
-        if (e.has_zero_scales || saw_not_finite(&seen))
+        if (e.has_zero_scales || oct_saw_not_finite(&seen))
             e.special |= rows_with_special_codes(a, from, n, k, kc, &e, &seen);
         head->special |= e.special << (16 * half);
     }
@@ -288,8 +234,8 @@ OCT_INLINE __m512i load_piece(const uint8_t *codes, int64_t ld, int64_t i) {
 }
 
 /* Sixteen rows by 16 of k: eight rows of a tile. */
-OCT_INLINE void pack_piece(const decoder *t, const uint8_t *codes, int64_t ld, __m512i drop,
-                           char *tile, codes_seen *seen) {
+OCT_INLINE void pack_piece(const oct_biased_decoder *t, const uint8_t *codes, int64_t ld,
+                           __m512i drop, char *tile, oct_codes_seen *seen) {
     __m512i x0 = load_piece(codes, ld, 0), x1 = load_piece(codes, ld, 1);
     __m512i x2 = load_piece(codes, ld, 2), x3 = load_piece(codes, ld, 3);
     __m512i a = _mm512_unpacklo_epi16(x0, x1), b = _mm512_unpacklo_epi16(x2, x3);
@@ -300,7 +246,7 @@ OCT_INLINE void pack_piece(const decoder *t, const uint8_t *codes, int64_t ld, _
 #pragma GCC unroll 4
     for (int m = 0; m < 4; m++) {
         __m512i first, second;
-        decode(t, y[m], drop, drop, &first, &second, seen);
+        oct_biased_decode(t, y[m], drop, drop, &first, &second, seen);
         _mm512_store_si512(tile + 128 * m, first);
         _mm512_store_si512(tile + 128 * m + 64, second);
     }
@@ -320,7 +266,7 @@ void oct_amx_pack_begin(oct_amx_packer *p, const oct_operand *b, int64_t row, in
         find_exponents(b, first, n, k, kc, p->head.unit + 16 * half, &p->exponents[half]);
         p->uppers[half] = p->nan_codes[half] = _mm512_setzero_si512();
     }
-    p->table = biased_table(b->dtype);
+    p->table = oct_biased_table_make(b->dtype);
     p->kc = kc;
     p->at = 0;
     p->end = (kc + OCT_AMX_PAIR - 1) / OCT_AMX_PAIR * OCT_AMX_PAIR;
@@ -335,7 +281,7 @@ void oct_amx_pack_begin(oct_amx_packer *p, const oct_operand *b, int64_t row, in
 __attribute__((noinline)) void oct_amx_pack_half(oct_amx_packer *p, int half) {
     const oct_operand *x = &p->head.operand;
     const int64_t in_pair = p->at & (OCT_AMX_PAIR - 1), pair = p->at - in_pair;
-    const decoder t = decoder_make(&p->table);
+    const oct_biased_decoder t = oct_biased_decoder_make(&p->table);
     char *tile =
         (char *)p->panel + OCT_AMX_HEAD_BYTES + (p->at / BLOCK * 2 + half) * OCT_AMX_TILE_BYTES;
     int64_t n, row = rows_of_half(&p->head, half, &n), ld = x->ld;
@@ -347,7 +293,7 @@ __attribute__((noinline)) void oct_amx_pack_half(oct_amx_packer *p, int half) {
         ld = OCT_AMX_PAIR;
     }
     const __m512i drop = _mm512_load_si512(p->exponents[half].drop[p->at / BLOCK]);
-    codes_seen seen = {p->uppers[half], p->nan_codes[half]};
+    oct_codes_seen seen = {p->uppers[half], p->nan_codes[half]};
     pack_piece(&t, codes, ld, drop, tile, &seen);
     pack_piece(&t, codes + PIECE, ld, drop, tile + OCT_AMX_TILE_BYTES / 2, &seen);
     p->uppers[half] = seen.uppers;
@@ -378,10 +324,10 @@ void oct_amx_pack_block(oct_amx_packer *p) {
 void oct_amx_pack_end(oct_amx_packer *p) {
     for (int64_t half = 0; half < 2; half++) {
         const oct_amx_exponents *e = &p->exponents[half];
-        codes_seen seen = {p->uppers[half], p->nan_codes[half]};
+        oct_codes_seen seen = {p->uppers[half], p->nan_codes[half]};
         int64_t n, row = rows_of_half(&p->head, half, &n);
         uint32_t special = e->special;
-        if (e->has_zero_scales || saw_not_finite(&seen))
+        if (e->has_zero_scales || oct_saw_not_finite(&seen))
             special |=
                 rows_with_special_codes(&p->head.operand, row, n, p->head.k, p->kc, e, &seen);
         p->head.special |= special << (16 * half);

@@ -27,7 +27,7 @@ typedef struct twin {
 } twin;
 
 /* Trains in a forked process and waits for it. Signals that ask this process to end are handed on.
- * The caller must not have run a thread loop before: OpenMP's threads don't survive a fork. */
+ * Threads aren't inherited: the run starts a pool of its own (base/thread.h). */
 void twin_run(twin *t);
 
 #endif

@@ -86,4 +86,8 @@ oct_status bench_errors(const bench_options *options, bench_rows *rows, oct_erro
 /* All of it, or options->only: {"cpu", "threads", "rows": [...]}; the caller owns the result. */
 oct_status bench_run(const bench_options *options, json_t **result, oct_error *err);
 
+/* {"name": {"gflops": .., "spread": ..}} of those of n candidates that could run; NULL: no memory.
+ */
+json_t *bench_rates(const bench_candidate *c, int n, double flops);
+
 #endif

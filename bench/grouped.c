@@ -155,16 +155,6 @@ static void run_onednn_loop(void *context) {
         bench_run_onednn(&g->sgemms[i]);
 }
 
-static json_t *rates(const bench_candidate *c, int n, double flops) {
-    json_t *object = json_object();
-    for (int i = 0; i < n; i++)
-        if (c[i].run)
-            json_object_set_new(object, c[i].name,
-                                json_pack("{s:f,s:f}", "gflops", flops / c[i].seconds * 1e-9,
-                                          "spread", c[i].spread));
-    return object;
-}
-
 static oct_status measure(pass which, const char *name, int64_t E, const int64_t *sizes,
                           bench_rows *rows, oct_error *err) {
     static const char *const passes[] = {"forward", "dgrad", "wgrad"};
@@ -186,8 +176,8 @@ static oct_status measure(pass which, const char *name, int64_t E, const int64_t
     bench_add_row(rows, json_pack("{s:s,s:s,s:s,s:I,s:i,s:i,s:i,s:o,s:f,s:f}", "what", "grouped",
                                   "pass", passes[which], "groups", name, "experts", (json_int_t)E,
                                   "tokens", TOKENS, "dim", DIM, "ffn", FFN, "rates",
-                                  rates(c, 3, 2.0 * TOKENS * (double)DIM * FFN), "dense_ratio",
-                                  c[1].seconds / c[2].seconds, "mx_ratio", library));
+                                  bench_rates(c, 3, 2.0 * TOKENS * (double)DIM * FFN),
+                                  "dense_ratio", c[1].seconds / c[2].seconds, "mx_ratio", library));
     groups_free(grouped);
     groups_free(dense);
     return OCT_OK;

@@ -99,3 +99,13 @@ void bench_fill(float *x, int64_t rows, int64_t cols, bench_data kind, uint64_t 
     filling f = {x, cols, kind, stream};
     oct_parallel(rows, fill_row, &f);
 }
+
+json_t *bench_rates(const bench_candidate *c, int n, double flops) {
+    json_t *object = json_object();
+    for (int i = 0; i < n; i++)
+        if (c[i].run)
+            json_object_set_new(object, c[i].name,
+                                json_pack("{s:f,s:f}", "gflops", flops / c[i].seconds * 1e-9,
+                                          "spread", c[i].spread));
+    return object;
+}

@@ -146,16 +146,6 @@ static double best_peer(const bench_candidate *c, int n) {
     return best;
 }
 
-static json_t *rates(const bench_candidate *c, int n, double flops) {
-    json_t *object = json_object();
-    for (int i = 0; i < n; i++)
-        if (c[i].run)
-            json_object_set_new(object, c[i].name,
-                                json_pack("{s:f,s:f}", "gflops", flops / c[i].seconds * 1e-9,
-                                          "spread", c[i].spread));
-    return object;
-}
-
 static oct_status measure_product(int64_t M, int64_t N, int64_t K, pass which, bench_data kind,
                                   const char *label, bench_rows *rows, oct_error *err) {
     static const char *const passes[] = {"forward", "dgrad", "wgrad"};
@@ -178,9 +168,9 @@ static oct_status measure_product(int64_t M, int64_t N, int64_t K, pass which, b
     bench_add_row(rows, json_pack("{s:s,s:s,s:s,s:I,s:I,s:I,s:o,s:f,s:f,s:f}", "what", label,
                                   "pass", passes[which], "data", bench_data_name(kind), "M",
                                   (json_int_t)M, "N", (json_int_t)N, "K", (json_int_t)K, "rates",
-                                  rates(c, 5, 2.0 * (double)M * (double)N * (double)K), "mx_ratio",
-                                  peer / c[2].seconds, "mx_exact_ratio", peer / c[3].seconds,
-                                  "fp32_ratio", peer / c[4].seconds));
+                                  bench_rates(c, 5, 2.0 * (double)M * (double)N * (double)K),
+                                  "mx_ratio", peer / c[2].seconds, "mx_exact_ratio",
+                                  peer / c[3].seconds, "fp32_ratio", peer / c[4].seconds));
     status = OCT_OK;
 cleanup:
     product_free(&p);
@@ -356,7 +346,7 @@ oct_status bench_linear(const bench_options *options, bench_rows *rows, oct_erro
     bench_measure(c, 3, 3.0);
     bench_add_row(rows, json_pack("{s:s,s:s,s:s,s:i,s:i,s:i,s:o,s:f}", "what", "linear", "pass",
                                   "forward+backward", "data", "gaussian", "M", T, "N", N, "K", K,
-                                  "rates", rates(c, 3, 6.0 * T * (double)K * N), "mx_ratio",
+                                  "rates", bench_rates(c, 3, 6.0 * T * (double)K * N), "mx_ratio",
                                   best_peer(c, 2) / c[2].seconds));
     status = OCT_OK;
 cleanup:

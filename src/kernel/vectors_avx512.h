@@ -13,7 +13,8 @@
 #include <stdalign.h>
 #include <stdbool.h>
 
-#define OCT_INLINE static inline __attribute__((always_inline))
+#include "kernel/inline.h"
+
 #define OCT_LANES 16 /* fp32 lanes of a register */
 
 /* The lowest n lanes, 0 <= n <= 16 (more counts as 16; less than 0 as none). */

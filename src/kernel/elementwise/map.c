@@ -25,7 +25,7 @@ void IN_SET(oct_ew_exp)(const float *x, int64_t n, float *y) {
 #undef STEP
 }
 
-INLINE vec sigmoid(vec a) {
+OCT_INLINE vec sigmoid(vec a) {
     return 1.0f / (1.0f + vec_exp(-a));
 }
 
@@ -40,8 +40,8 @@ void IN_SET(oct_ew_swiglu)(oct_source gate, oct_source up, int64_t n, oct_target
 }
 
 /* d silu(a) / da = s + a s (1 - s), s the sigmoid of a. */
-INLINE void swiglu_backward_step(oct_source dy, oct_source gate, oct_source up, int64_t i,
-                                 int64_t count, oct_target dgate, oct_target dup) {
+OCT_INLINE void swiglu_backward_step(oct_source dy, oct_source gate, oct_source up, int64_t i,
+                                     int64_t count, oct_target dgate, oct_target dup) {
     vec d = load(dy, i, count), a = load(gate, i, count), b = load(up, i, count);
     vec s = sigmoid(a);
     store(dgate, i, count, d * b * (s * (1.0f + a * (1.0f - s))));
@@ -55,7 +55,7 @@ void IN_SET(oct_ew_swiglu_backward)(oct_source dy, oct_source gate, oct_source u
 #undef STEP
 }
 
-INLINE vec swap_neighbours(vec x) {
+OCT_INLINE vec swap_neighbours(vec x) {
 #if V == 16
     return __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
 #elif V == 8
@@ -104,7 +104,7 @@ void IN_SET(oct_ew_rope)(oct_target x, const float *cosine, const float *sine, f
 }
 
 /* The highest bit tells: an exponent of ones, of infinity and NaN alone, carries into it. */
-INLINE uint32_t not_finite(float x) {
+OCT_INLINE uint32_t not_finite(float x) {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
     return (bits & 0x7fffffff) + 0x00800000;

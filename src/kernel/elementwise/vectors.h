@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "kernel/elementwise.h"
+#include "kernel/inline.h"
 
 #if defined __AVX512F__
 #define V 16
@@ -27,29 +28,27 @@
 #define JOIN(a, b) JOIN2(a, b)
 #define IN_SET(name) JOIN(name, OCT_SET)
 
-#define INLINE static inline __attribute__((always_inline, unused))
-
 typedef float vec __attribute__((vector_size(V * 4)));
 typedef int32_t ivec __attribute__((vector_size(V * 4)));
 typedef uint32_t uvec __attribute__((vector_size(V * 4)));
 typedef uint16_t hvec __attribute__((vector_size(V * 2)));
 
-INLINE vec splat(float x) {
+OCT_INLINE vec splat(float x) {
     return x - (vec){0}; /* x - 0 is x, -0 and NaN included */
 }
 
 /* mask is all ones or all zeros an element, as comparisons give it. */
-INLINE vec pick(ivec mask, vec yes, vec no) {
+OCT_INLINE vec pick(ivec mask, vec yes, vec no) {
     return (vec)((mask & (ivec)yes) | (~mask & (ivec)no));
 }
 
-INLINE vec vec_max(vec a, vec b) { /* a where b is NaN */
+OCT_INLINE vec vec_max(vec a, vec b) { /* a where b is NaN */
     return pick(b > a, b, a);
 }
 
 /* Elements i .. i+n-1, n <= V, the other places `fill` (0 or -inf). The constant n = V is the fast
  * way. */
-INLINE vec load_f32(const float *x, int64_t n, float fill) {
+OCT_INLINE vec load_f32(const float *x, int64_t n, float fill) {
     vec v;
     if (n == V) {
         memcpy(&v, x, sizeof v);
@@ -62,7 +61,7 @@ INLINE vec load_f32(const float *x, int64_t n, float fill) {
     return v;
 }
 
-INLINE vec load_bf16(const uint16_t *x, int64_t n, float fill) {
+OCT_INLINE vec load_bf16(const uint16_t *x, int64_t n, float fill) {
     hvec h;
     if (n == V) {
         memcpy(&h, x, sizeof h);
@@ -77,17 +76,17 @@ INLINE vec load_bf16(const uint16_t *x, int64_t n, float fill) {
     return (vec)(__builtin_convertvector(h, uvec) << 16);
 }
 
-INLINE vec load_or(oct_source x, int64_t i, int64_t n, float fill) {
+OCT_INLINE vec load_or(oct_source x, int64_t i, int64_t n, float fill) {
     if (x.dtype == OCT_F32)
         return load_f32((const float *)x.data + i, n, fill);
     return load_bf16((const uint16_t *)x.data + i, n, fill);
 }
 
-INLINE vec load(oct_source x, int64_t i, int64_t n) {
+OCT_INLINE vec load(oct_source x, int64_t i, int64_t n) {
     return load_or(x, i, n, 0);
 }
 
-INLINE void store_f32(float *y, int64_t n, vec v) {
+OCT_INLINE void store_f32(float *y, int64_t n, vec v) {
     if (n == V)
         memcpy(y, &v, sizeof v);
     else
@@ -95,7 +94,7 @@ INLINE void store_f32(float *y, int64_t n, vec v) {
             y[l] = v[l];
 }
 
-INLINE void store_bf16(uint16_t *y, int64_t n, vec v) {
+OCT_INLINE void store_bf16(uint16_t *y, int64_t n, vec v) {
     uvec bits = (uvec)v;
     uvec rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
     ivec is_nan = v != v; /* rounding could carry a NaN into Inf */
@@ -108,7 +107,7 @@ INLINE void store_bf16(uint16_t *y, int64_t n, vec v) {
             y[l] = h[l];
 }
 
-INLINE void store(oct_target y, int64_t i, int64_t n, vec v) {
+OCT_INLINE void store(oct_target y, int64_t i, int64_t n, vec v) {
     if (y.dtype == OCT_F32)
         store_f32((float *)y.data + i, n, v);
     else
@@ -129,7 +128,7 @@ typedef struct lanes {
     vec part[PARTS];
 } lanes;
 
-INLINE float lanes_sum(lanes a) {
+OCT_INLINE float lanes_sum(lanes a) {
     float t[LANES];
     memcpy(t, &a, sizeof t);
     for (int width = LANES / 2; width > 0; width /= 2)
@@ -138,7 +137,7 @@ INLINE float lanes_sum(lanes a) {
     return t[0];
 }
 
-INLINE float lanes_max(lanes a) {
+OCT_INLINE float lanes_max(lanes a) {
     float t[LANES];
     memcpy(t, &a, sizeof t);
     for (int width = LANES / 2; width > 0; width /= 2)
@@ -148,7 +147,7 @@ INLINE float lanes_max(lanes a) {
 }
 
 /* How many of a register's elements exist when `left` elements are left from its first one on. */
-INLINE int64_t clip(int64_t left) {
+OCT_INLINE int64_t clip(int64_t left) {
     return left < 0 ? 0 : left < V ? left : V;
 }
 
@@ -165,7 +164,7 @@ INLINE int64_t clip(int64_t left) {
     } while (0)
 
 /* Elements from n on become 0. */
-INLINE vec keep_first(vec x, int64_t n) {
+OCT_INLINE vec keep_first(vec x, int64_t n) {
     if (n == V)
         return x;
     for (int64_t l = n; l < V; l++)
@@ -176,7 +175,7 @@ INLINE vec keep_first(vec x, int64_t n) {
 /* exp(x) within 2 ulp. x = n ln 2 + r with ln 2 in two pieces (n times the first is exact), a
  * polynomial for exp(r) (Cephes, expf), and 2^n in two factors so that subnormal results and
  * overflow come out of the multiplication. */
-INLINE vec vec_exp(vec x) {
+OCT_INLINE vec vec_exp(vec x) {
     x = pick(x < -104.0f, splat(-104.0f), x); /* NaN passes */
     x = pick(x > 89.0f, splat(89.0f), x);
     const float to_integer = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */

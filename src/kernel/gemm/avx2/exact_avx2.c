@@ -11,9 +11,8 @@
 #include <string.h>
 
 #include "kernel/bf16_of_codes.h"
+#include "kernel/inline.h"
 #include "kernel/gemm/plain.h"
-
-#define INLINE static inline __attribute__((always_inline))
 
 enum { MR = 6, NR = 16, BLOCK = OCT_MX_BLOCK };
 
@@ -26,8 +25,8 @@ static float wide_value(const oct_operand *x, int64_t at) {
 }
 
 /* Blocks of K by rows; k starts at a multiple of 32. */
-INLINE void pack(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
-                 float *panel, int64_t width) {
+OCT_INLINE void pack(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
+                     float *panel, int64_t width) {
     const bool coded = x->dtype != OCT_F32 && x->dtype != OCT_BF16;
     const uint8_t *codes = x->data;
     const int64_t r_stride = x->layout == OCT_K_CONTIGUOUS ? x->ld : 1;
@@ -67,8 +66,8 @@ static void pack_b(const oct_operand *b, int64_t row, int64_t n_rows, int64_t k,
 /* --- multiplying --- */
 
 /* A whole tile of `rows` (a constant) by 16. */
-INLINE void tile(const float *a, const float *b, int64_t kc, float *acc, int64_t ld_acc,
-                 oct_accumulate accumulate, int rows) {
+OCT_INLINE void tile(const float *a, const float *b, int64_t kc, float *acc, int64_t ld_acc,
+                     oct_accumulate accumulate, int rows) {
     __m256 s[MR][2];
 #pragma GCC unroll 6
     for (int i = 0; i < rows; i++)

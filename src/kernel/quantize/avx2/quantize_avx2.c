@@ -12,20 +12,20 @@
 #include <string.h>
 
 #include "kernel/bf16_of_codes.h"
+#include "kernel/inline.h"
 #include "kernel/quantize/hif8_tables.h"
 
-#define INLINE static inline __attribute__((always_inline))
 #define NAN_CODE(format) ((format) == OCT_HIF8 ? 0x80 : 0x7f)
 
 enum { BLOCK = OCT_MX_BLOCK, LANES = 8 };
 
 /* --- reading --- */
 
-INLINE const void *at(const oct_matrix_view *x, oct_dtype dtype, int64_t row, int64_t col) {
+OCT_INLINE const void *at(const oct_matrix_view *x, oct_dtype dtype, int64_t row, int64_t col) {
     return (const char *)x->data + (row * x->ld + col) * (dtype == OCT_F32 ? 4 : 2);
 }
 
-INLINE __m256 load(const void *from, oct_dtype dtype, int64_t i) {
+OCT_INLINE __m256 load(const void *from, oct_dtype dtype, int64_t i) {
     if (dtype == OCT_F32)
         return _mm256_loadu_ps((const float *)from + i);
     __m128i bits = _mm_loadu_si128((const __m128i *)(const void *)((const uint16_t *)from + i));
@@ -33,19 +33,19 @@ INLINE __m256 load(const void *from, oct_dtype dtype, int64_t i) {
 }
 
 /* n <= 32 elements as 32 fp32, padded with zeros. */
-INLINE void load_padded(const void *from, oct_dtype dtype, int64_t n, float to[BLOCK]) {
+OCT_INLINE void load_padded(const void *from, oct_dtype dtype, int64_t n, float to[BLOCK]) {
     for (int64_t i = 0; i < BLOCK; i++)
         to[i] = i >= n             ? 0
                 : dtype == OCT_F32 ? ((const float *)from)[i]
                                    : oct_bf16_decode(((const uint16_t *)from)[i]);
 }
 
-INLINE __m256i magnitude_bits(__m256 x) {
+OCT_INLINE __m256i magnitude_bits(__m256 x) {
     return _mm256_and_si256(_mm256_castps_si256(x), _mm256_set1_epi32(0x7fffffff));
 }
 
 /* Magnitudes are not negative as integers, so a signed maximum orders them, NaN above Inf. */
-INLINE uint32_t largest_lane(__m256i x) {
+OCT_INLINE uint32_t largest_lane(__m256i x) {
     __m128i m = _mm_max_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
     m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0x4e));
     m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0xb1));
@@ -69,7 +69,7 @@ static float inverse_scale(uint8_t code) {
  * for NaN. x is rounded to multiples of 2^(E-m), E its exponent or the smallest normal one, by
  * adding 2^(E-m+23); the low bits of the sum count those multiples, and E's distance from the
  * smallest is added through the same low bits. */
-INLINE __m256i encode_magnitude(__m256 x, oct_dtype format) {
+OCT_INLINE __m256i encode_magnitude(__m256 x, oct_dtype format) {
     const int m = format == OCT_E4M3 ? 3 : 2;
     const int smallest = format == OCT_E4M3 ? 127 - 6 : 127 - 14; /* exponent fields */
     const float largest = format == OCT_E4M3 ? 448.0f : 57344.0f;
@@ -83,13 +83,13 @@ INLINE __m256i encode_magnitude(__m256 x, oct_dtype format) {
     return _mm256_add_epi32(_mm256_castps_si256(sum), _mm256_srli_epi32(e, 23 - m));
 }
 
-INLINE __m256i with_sign(__m256i magnitude, __m256 x) {
+OCT_INLINE __m256i with_sign(__m256i magnitude, __m256 x) {
     __m256i sign =
         _mm256_and_si256(_mm256_srli_epi32(_mm256_castps_si256(x), 24), _mm256_set1_epi32(0x80));
     return _mm256_or_si256(_mm256_and_si256(magnitude, _mm256_set1_epi32(0x7f)), sign);
 }
 
-INLINE __m256i encode_finite(__m256 x, oct_dtype format) {
+OCT_INLINE __m256i encode_finite(__m256 x, oct_dtype format) {
     return with_sign(encode_magnitude(x, format), x);
 }
 
@@ -108,7 +108,7 @@ static void fill_hif8_tables(hif8_tables *t) {
 
 /* HiF8, TA and saturating, of any x; on the upper 16 bits, as kernel/quantize/hif8_tables.h has it.
  */
-INLINE __m256i encode_hif8(const hif8_tables *t, __m256 x) {
+OCT_INLINE __m256i encode_hif8(const hif8_tables *t, __m256 x) {
     const __m256i below = _mm256_set1_epi32(OCT_HIF8_BELOW), zero = _mm256_setzero_si256();
     __m256i bits = _mm256_castps_si256(x);
     __m256i a = _mm256_srli_epi32(magnitude_bits(x), 16);
@@ -127,7 +127,7 @@ INLINE __m256i encode_hif8(const hif8_tables *t, __m256 x) {
 }
 
 /* Codes of any x. */
-INLINE __m256i encode_any(const hif8_tables *t, __m256 x, oct_dtype format) {
+OCT_INLINE __m256i encode_any(const hif8_tables *t, __m256 x, oct_dtype format) {
     if (format == OCT_HIF8)
         return encode_hif8(t, x);
     __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
@@ -137,21 +137,21 @@ INLINE __m256i encode_any(const hif8_tables *t, __m256 x, oct_dtype format) {
 }
 
 /* 4 x 8 lanes of codes as 32 bytes in order. */
-INLINE __m256i pack_bytes(__m256i a, __m256i b, __m256i c, __m256i d) {
+OCT_INLINE __m256i pack_bytes(__m256i a, __m256i b, __m256i c, __m256i d) {
     __m256i bytes = _mm256_packus_epi16(_mm256_packus_epi32(a, b), _mm256_packus_epi32(c, d));
     return _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
 /* --- blocks along a row --- */
 
-INLINE uint32_t block_maximum(const void *x, oct_dtype dtype) {
+OCT_INLINE uint32_t block_maximum(const void *x, oct_dtype dtype) {
     __m256i m = magnitude_bits(load(x, dtype, 0));
     for (int i = LANES; i < BLOCK; i += LANES)
         m = _mm256_max_epi32(m, magnitude_bits(load(x, dtype, i)));
     return largest_lane(m);
 }
 
-INLINE __m256i encode_block(const void *x, oct_dtype dtype, oct_dtype format, float inverse) {
+OCT_INLINE __m256i encode_block(const void *x, oct_dtype dtype, oct_dtype format, float inverse) {
     __m256 f = _mm256_set1_ps(inverse);
     __m256i code[4];
     for (int i = 0; i < 4; i++)
@@ -160,8 +160,8 @@ INLINE __m256i encode_block(const void *x, oct_dtype dtype, oct_dtype format, fl
 }
 
 /* Codes of n <= 32 elements with a known scale. */
-INLINE void store_block(const void *x, oct_dtype dtype, oct_dtype format, uint8_t scale, int64_t n,
-                        uint8_t *codes) {
+OCT_INLINE void store_block(const void *x, oct_dtype dtype, oct_dtype format, uint8_t scale,
+                            int64_t n, uint8_t *codes) {
     alignas(32) float padded[BLOCK];
     alignas(32) uint8_t bytes[BLOCK];
     if (scale == 255) {
@@ -177,7 +177,7 @@ INLINE void store_block(const void *x, oct_dtype dtype, oct_dtype format, uint8_
     }
 }
 
-INLINE uint32_t maximum_of(const void *x, oct_dtype dtype, int64_t n) {
+OCT_INLINE uint32_t maximum_of(const void *x, oct_dtype dtype, int64_t n) {
     float padded[BLOCK];
     if (n == BLOCK)
         return block_maximum(x, dtype);
@@ -185,8 +185,9 @@ INLINE uint32_t maximum_of(const void *x, oct_dtype dtype, int64_t n) {
     return block_maximum(padded, OCT_F32);
 }
 
-INLINE void rows_part(const oct_matrix_view *x, oct_dtype dtype, oct_dtype format,
-                      oct_scale_mode mode, const oct_mx_output *out, int64_t row, int64_t n_rows) {
+OCT_INLINE void rows_part(const oct_matrix_view *x, oct_dtype dtype, oct_dtype format,
+                          oct_scale_mode mode, const oct_mx_output *out, int64_t row,
+                          int64_t n_rows) {
     for (int64_t r = row; r < row + n_rows; r++)
         for (int64_t c = 0; c < x->cols; c += BLOCK) {
             int64_t n = x->cols - c < BLOCK ? x->cols - c : BLOCK;
@@ -200,9 +201,10 @@ INLINE void rows_part(const oct_matrix_view *x, oct_dtype dtype, oct_dtype forma
 /* --- blocks along a column --- */
 
 /* Eight columns of one block of n_rows <= 32 rows, x in fp32 with 8 columns a row, zeros below. */
-INLINE void quantize_columns(const float x[BLOCK * LANES], oct_dtype format, oct_scale_mode mode,
-                             int64_t n_rows, int64_t n_cols, uint8_t *codes, int64_t ld_codes,
-                             uint8_t *scales, int64_t ld_scales) {
+OCT_INLINE void quantize_columns(const float x[BLOCK * LANES], oct_dtype format,
+                                 oct_scale_mode mode, int64_t n_rows, int64_t n_cols,
+                                 uint8_t *codes, int64_t ld_codes, uint8_t *scales,
+                                 int64_t ld_scales) {
     alignas(32) uint32_t maxima[LANES], quads[BLOCK / 4][LANES];
     alignas(32) float inverse[LANES];
     uint8_t scale[LANES];
@@ -235,8 +237,9 @@ INLINE void quantize_columns(const float x[BLOCK * LANES], oct_dtype format, oct
     }
 }
 
-INLINE void cols_part(const oct_matrix_view *x, oct_dtype dtype, oct_dtype format,
-                      oct_scale_mode mode, const oct_mx_output *out, int64_t row, int64_t n_rows) {
+OCT_INLINE void cols_part(const oct_matrix_view *x, oct_dtype dtype, oct_dtype format,
+                          oct_scale_mode mode, const oct_mx_output *out, int64_t row,
+                          int64_t n_rows) {
     alignas(32) float columns[BLOCK * LANES];
     for (int64_t c = 0; c < x->cols; c += LANES) {
         int64_t n_cols = x->cols - c < LANES ? x->cols - c : LANES;
@@ -258,8 +261,9 @@ INLINE void cols_part(const oct_matrix_view *x, oct_dtype dtype, oct_dtype forma
 }
 
 /* Bands of 32 rows stay in cache between the two orientations; either may be NULL. */
-INLINE void bands(const oct_matrix_view *x, oct_dtype dtype, oct_dtype format, oct_scale_mode mode,
-                  const oct_mx_output *by_rows, const oct_mx_output *by_cols) {
+OCT_INLINE void bands(const oct_matrix_view *x, oct_dtype dtype, oct_dtype format,
+                      oct_scale_mode mode, const oct_mx_output *by_rows,
+                      const oct_mx_output *by_cols) {
     for (int64_t r = 0; r < x->rows; r += BLOCK) {
         int64_t n_rows = x->rows - r < BLOCK ? x->rows - r : BLOCK;
         if (by_rows)
@@ -271,8 +275,8 @@ INLINE void bands(const oct_matrix_view *x, oct_dtype dtype, oct_dtype format, o
 
 /* --- tiles --- */
 
-INLINE void tiles(const oct_matrix_view *x, oct_dtype dtype, oct_dtype format, oct_scale_mode mode,
-                  const oct_mx_output *out) {
+OCT_INLINE void tiles(const oct_matrix_view *x, oct_dtype dtype, oct_dtype format,
+                      oct_scale_mode mode, const oct_mx_output *out) {
     for (int64_t r = 0; r < x->rows; r += BLOCK)
         for (int64_t c = 0; c < x->cols; c += BLOCK) {
             int64_t n_rows = x->rows - r < BLOCK ? x->rows - r : BLOCK;
@@ -326,7 +330,7 @@ static void mx_tiles(const oct_matrix_view *x, oct_dtype format, oct_scale_mode 
 
 /* --- one scale for the tensor --- */
 
-INLINE uint32_t largest_bits(const oct_matrix_view *x, oct_dtype dtype) {
+OCT_INLINE uint32_t largest_bits(const oct_matrix_view *x, oct_dtype dtype) {
     uint32_t largest = 0;
     for (int64_t r = 0; r < x->rows; r++)
         for (int64_t c = 0; c < x->cols; c += BLOCK) {
@@ -342,16 +346,16 @@ static float amax(const oct_matrix_view *x) {
     return bits >= 0x7f800000 ? INFINITY : float_of(bits);
 }
 
-INLINE __m256i scale_block(const hif8_tables *t, const void *x, oct_dtype dtype, oct_dtype format,
-                           __m256 scale) {
+OCT_INLINE __m256i scale_block(const hif8_tables *t, const void *x, oct_dtype dtype,
+                               oct_dtype format, __m256 scale) {
     __m256i code[4];
     for (int i = 0; i < 4; i++)
         code[i] = encode_any(t, _mm256_div_ps(load(x, dtype, i * LANES), scale), format);
     return pack_bytes(code[0], code[1], code[2], code[3]);
 }
 
-INLINE void scaled_all(const oct_matrix_view *x, oct_dtype dtype, oct_dtype format, float scale,
-                       uint8_t *codes, int64_t ld_codes) {
+OCT_INLINE void scaled_all(const oct_matrix_view *x, oct_dtype dtype, oct_dtype format, float scale,
+                           uint8_t *codes, int64_t ld_codes) {
     hif8_tables t;
     const __m256 s = _mm256_set1_ps(scale);
     alignas(32) float padded[BLOCK];
@@ -372,8 +376,8 @@ INLINE void scaled_all(const oct_matrix_view *x, oct_dtype dtype, oct_dtype form
     }
 }
 
-INLINE void scaled_from(const oct_matrix_view *x, oct_dtype dtype, oct_dtype format, float scale,
-                        uint8_t *codes, int64_t ld_codes) {
+OCT_INLINE void scaled_from(const oct_matrix_view *x, oct_dtype dtype, oct_dtype format,
+                            float scale, uint8_t *codes, int64_t ld_codes) {
     if (format == OCT_E4M3)
         scaled_all(x, dtype, OCT_E4M3, scale, codes, ld_codes);
     else if (format == OCT_E5M2)

@@ -62,40 +62,24 @@ static int64_t step_length(const oct_gemm_job *j, int64_t step) {
     return oct_min_i64(j->kernels->k_step, j->n_k - step * j->kernels->k_step);
 }
 
-/* What a panel of A is packed from; nothing, behind the last. */
-static oct_gemm_source a_source(const oct_gemm_job *j, int64_t step, int64_t panel) {
-    int64_t row = panel * j->kernels->MR, n_rows = oct_min_i64(j->kernels->MR, j->a.n - row);
-    return (oct_gemm_source){.operand = &j->problem->a,
-                             .row = j->a.first + row,
+/* What a panel of a side is packed from; nothing, behind the last. */
+static oct_gemm_source source_of(const oct_gemm_job *j, const oct_gemm_side *s, int64_t step,
+                                 int64_t panel) {
+    const int64_t row = panel * s->panel_rows, n_rows = oct_min_i64(s->panel_rows, s->n - row);
+    return (oct_gemm_source){.operand = s->operand,
+                             .row = s->first + row,
                              .n_rows = oct_max_i64(n_rows, 0),
                              .k = j->k + step * j->kernels->k_step,
                              .kc = step_length(j, step)};
 }
 
-static void pack_a_panel(const oct_gemm_job *j, int64_t step, int64_t panel, void *out) {
-    const oct_gemm_source s = a_source(j, step, panel);
-    j->kernels->pack_a(s.operand, s.row, s.n_rows, s.k, s.kc, out);
+static void pack_panel(const oct_gemm_job *j, const oct_gemm_side *s, int64_t step, int64_t panel,
+                       void *out) {
+    const oct_gemm_source from = source_of(j, s, step, panel);
+    s->pack(from.operand, from.row, from.n_rows, from.k, from.kc, out);
 }
 
-static void pack_b_panel(const oct_gemm_job *j, int64_t step, int64_t panel, void *out) {
-    int64_t row = panel * j->kernels->NR, n_rows = oct_min_i64(j->kernels->NR, j->b.n - row);
-    j->kernels->pack_b(&j->problem->b, j->b.first + row, n_rows, j->k + step * j->kernels->k_step,
-                       step_length(j, step), out);
-}
-
-/* One group of panels of one step, of A; then the same of B. */
-static void pack_a_group(const oct_gemm_job *j, int64_t step, int64_t group, unsigned char *base) {
-    int64_t end = oct_min_i64((group + 1) * OCT_GEMM_PANELS_PER_TASK, j->a.n_panels);
-    for (int64_t panel = group * OCT_GEMM_PANELS_PER_TASK; panel < end; panel++)
-        pack_a_panel(j, step, panel, panel_at(base, &j->a, step, panel));
-}
-
-static void pack_b_group(const oct_gemm_job *j, int64_t step, int64_t group, unsigned char *base) {
-    int64_t end = oct_min_i64((group + 1) * OCT_GEMM_PANELS_PER_TASK, j->b.n_panels);
-    for (int64_t panel = group * OCT_GEMM_PANELS_PER_TASK; panel < end; panel++)
-        pack_b_panel(j, step, panel, panel_at(base, &j->b, step, panel));
-}
-
+/* A group of panels of one step: those of A first, then those of B. */
 static void pack_task(void *context, int64_t task, int thread) {
     (void)thread;
     const gemm_run *run = context;
@@ -103,11 +87,15 @@ static void pack_task(void *context, int64_t task, int thread) {
     while (run->round->jobs[i].first_pack > task)
         i--;
     const oct_gemm_job *j = &run->round->jobs[i];
-    int64_t local = task - j->first_pack, n_a = j->n_steps * j->a.n_groups;
-    if (local < n_a)
-        pack_a_group(j, local / j->a.n_groups, local % j->a.n_groups, run->a);
-    else
-        pack_b_group(j, (local - n_a) / j->b.n_groups, (local - n_a) % j->b.n_groups, run->b);
+    const int64_t local = task - j->first_pack, n_a = j->n_steps * j->a.n_groups;
+    const oct_gemm_side *s = local < n_a ? &j->a : &j->b;
+    unsigned char *base = local < n_a ? run->a : run->b;
+    const int64_t of_side = local < n_a ? local : local - n_a;
+    const int64_t step = of_side / s->n_groups;
+    const int64_t first = of_side % s->n_groups * OCT_GEMM_PANELS_PER_TASK;
+    const int64_t end = oct_min_i64(first + OCT_GEMM_PANELS_PER_TASK, s->n_panels);
+    for (int64_t panel = first; panel < end; panel++)
+        pack_panel(j, s, step, panel, panel_at(base, s, step, panel));
 }
 
 /* A tile of a job and where its sums go. */
@@ -249,12 +237,8 @@ static bool advance_panel(const tile *t, place *at) {
 }
 
 static oct_gemm_source source_at(const tile *t, const place *at) {
-    const oct_gemm_job *j = t->job;
-    return (oct_gemm_source){.operand = &j->problem->b,
-                             .row = j->b.first + t->col + at->k,
-                             .n_rows = oct_min_i64(j->kernels->NR, j->b.n - t->col - at->k),
-                             .k = j->k + at->step * j->kernels->k_step,
-                             .kc = step_length(j, at->step)};
+    const oct_gemm_side *b = &t->job->b;
+    return source_of(t->job, b, at->step, (t->col + at->k) / b->panel_rows);
 }
 
 /* The first panel of B that the thread's next tile is likely to read. */
@@ -275,7 +259,7 @@ static void multiply_alone(const gemm_run *run, const tile *t) {
     bool more = j->n_steps > 0, packed = false;
     for (; more; at = next) {
         if (!packed)
-            pack_b_panel(j, at.step, (t->col + at.k) / NR, t->panel);
+            pack_panel(j, &j->b, at.step, (t->col + at.k) / NR, t->panel);
         strip s = {.n_rows = t->n_rows,
                    .k = at.k,
                    .n_cols = oct_min_i64(NR, t->n_cols - at.k),
@@ -308,9 +292,9 @@ static void multiply_step(const gemm_run *run, const tile *t, int64_t step) {
                    .n_cols = t->n_cols,
                    .b = panel_at(run->b, &j->b, step, b_first)};
         if (j->a.by_tile) {
-            pack_a_panel(j, step, panel, t->panel);
+            pack_panel(j, &j->a, step, panel, t->panel);
             s.a = t->panel;
-            s.fetch = a_source(j, step, panel + 1);
+            s.fetch = source_of(j, &j->a, step, panel + 1);
         } else {
             s.a = panel_at(run->a, &j->a, step, panel);
             if (panel + 1 < j->a.n_panels)

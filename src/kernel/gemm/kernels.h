@@ -60,6 +60,10 @@ typedef struct oct_gemm_block {
     const unsigned char *a_next;
 } oct_gemm_block;
 
+/* pack_a and pack_b of oct_gemm_kernels. */
+typedef void oct_gemm_pack(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
+                           void *panel);
+
 typedef struct oct_gemm_kernels {
     int64_t MR, NR; /* rows of A and of B in a panel */
     int64_t k_step; /* OCT_GEMM_K_CHUNK for exact */

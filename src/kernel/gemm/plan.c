@@ -94,15 +94,13 @@ static oct_gemm_extent job_extent(const oct_gemm_plan *plan, const oct_gemm_prob
     };
 }
 
-static oct_gemm_side make_side(int64_t first, int64_t n, int64_t panel_rows, size_t stride,
-                               int64_t max_tile) {
-    oct_gemm_side s = {.first = first, .n = n, .stride = stride};
-    s.n_panels = oct_ceil_div(n, panel_rows);
-    s.n_groups = oct_ceil_div(s.n_panels, OCT_GEMM_PANELS_PER_TASK);
-    int64_t n_tiles = oct_ceil_div(s.n_panels * panel_rows, max_tile);
-    s.tile = oct_ceil_div(s.n_panels, n_tiles) * panel_rows; /* even tiles */
-    s.n_tiles = oct_ceil_div(n, s.tile);
-    return s;
+/* Cuts a side that has its rows and its panels' kind into panels and even tiles. */
+static void cut_side(oct_gemm_side *s, int64_t max_tile) {
+    s->n_panels = oct_ceil_div(s->n, s->panel_rows);
+    s->n_groups = oct_ceil_div(s->n_panels, OCT_GEMM_PANELS_PER_TASK);
+    int64_t n_tiles = oct_ceil_div(s->n_panels * s->panel_rows, max_tile);
+    s->tile = oct_ceil_div(s->n_panels, n_tiles) * s->panel_rows;
+    s->n_tiles = oct_ceil_div(s->n, s->tile);
 }
 
 /* Rows of a tile at most: as many as take the bytes of `panels` whole panels in a whole step. */
@@ -113,25 +111,24 @@ static int64_t tile_rows(const oct_gemm_job *j, int64_t panels, int64_t panel_ro
     return panels * k_step / kc * panel_rows;
 }
 
-static void halve_tiles(oct_gemm_side *s, int64_t panel_rows) {
-    s->tile = oct_ceil_div(s->tile / panel_rows, 2) * panel_rows;
+static void halve_tiles(oct_gemm_side *s) {
+    s->tile = oct_ceil_div(s->tile / s->panel_rows, 2) * s->panel_rows;
     s->n_tiles = oct_ceil_div(s->n, s->tile);
 }
 
 /* Few large tiles would leave threads idle. A side that is one tile stays so: the other is packed
  * by tile then. */
 static void refine_tiles(oct_gemm_job *j, int64_t min_tiles) {
-    const oct_gemm_kernels *kernels = j->kernels;
     for (;;) {
-        int64_t a_panels = j->a.tile / kernels->MR, b_panels = j->b.tile / kernels->NR;
+        int64_t a_panels = j->a.tile / j->a.panel_rows, b_panels = j->b.tile / j->b.panel_rows;
         double work = (double)j->a.tile * (double)j->b.tile * (double)j->n_k;
         if (j->a.n_tiles * j->b.n_tiles >= min_tiles || work < j->limits->tile_work)
             return;
         bool halve_b = j->a.n_tiles == 1 || (j->b.n_tiles > 1 && b_panels >= a_panels);
         if (halve_b && b_panels > 1)
-            halve_tiles(&j->b, kernels->NR);
+            halve_tiles(&j->b);
         else if (a_panels > 1)
-            halve_tiles(&j->a, kernels->MR);
+            halve_tiles(&j->a);
         else
             return;
     }
@@ -187,10 +184,20 @@ static oct_gemm_job make_job(const oct_gemm_plan *plan, const oct_gemm_problem *
                       .k = at->k,
                       .n_k = oct_min_i64(e->k, p->K - at->k)};
     j.n_steps = oct_ceil_div(j.n_k, kernels->k_step);
-    j.a = make_side(at->m, oct_min_i64(e->m, p->M - at->m), kernels->MR, a_stride(kernels, j.n_k),
-                    tile_rows(&j, choice->blocks->a_panels, kernels->MR));
-    const int64_t n = oct_min_i64(e->n, p->N - at->n);
-    j.b = make_side(at->n, n, kernels->NR, b_stride(kernels, j.n_k), max_columns(&j, n));
+    j.a = (oct_gemm_side){.operand = &p->a,
+                          .first = at->m,
+                          .n = oct_min_i64(e->m, p->M - at->m),
+                          .panel_rows = kernels->MR,
+                          .pack = kernels->pack_a,
+                          .stride = a_stride(kernels, j.n_k)};
+    j.b = (oct_gemm_side){.operand = &p->b,
+                          .first = at->n,
+                          .n = oct_min_i64(e->n, p->N - at->n),
+                          .panel_rows = kernels->NR,
+                          .pack = kernels->pack_b,
+                          .stride = b_stride(kernels, j.n_k)};
+    cut_side(&j.a, tile_rows(&j, choice->blocks->a_panels, kernels->MR));
+    cut_side(&j.b, max_columns(&j, j.b.n));
     refine_tiles(&j, plan->n_problems > 1 && !is_cut(p, e) ? limits->min_tiles_each
                                                            : limits->min_tiles);
     choose_packing(&j);

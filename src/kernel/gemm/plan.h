@@ -16,6 +16,9 @@ enum {
 
 /* One operand's share of a job: rows first .. first+n-1 packed in panels, step by step. */
 typedef struct oct_gemm_side {
+    const oct_operand *operand;
+    int64_t panel_rows;
+    oct_gemm_pack *pack;
     int64_t first, n, n_panels;
     size_t stride; /* bytes from a panel to the next */
     size_t offset; /* of the first in its part of the workspace */

@@ -82,11 +82,11 @@ static void expect_packed(verdict *v, oct_dtype format, uint8_t code, uint8_t sc
         const oct_gemm_kernels *gemm = oct_gemm_exact_kernels(sets[s].kernels.gemm);
         _Alignas(64) float panel[MAX_PANEL + 16];
         memset(panel, POISON, sizeof panel);
-        gemm->pack_a(&x, 0, gemm->MR, 0, 1, panel);
+        gemm->pack_a(&(oct_gemm_source){&x, 0, gemm->MR, 0, 1}, panel);
         for (int64_t i = 0; i < gemm->MR; i++)
             expect(v, OCT_F32, expected, to_bits(panel[i]), sets[s].name, "decoded in A");
         memset(panel, POISON, sizeof panel);
-        gemm->pack_b(&x, 0, gemm->NR, 0, 1, panel);
+        gemm->pack_b(&(oct_gemm_source){&x, 0, gemm->NR, 0, 1}, panel);
         for (int64_t i = 0; i < gemm->NR; i++)
             expect(v, OCT_F32, expected, to_bits(panel[i]), sets[s].name, "decoded in B");
     }

@@ -72,8 +72,9 @@ def elements(name, n="n"):
     return whole(name, n + " * 4")
 
 
-OPERAND = "oct_operand own = *{0}; {0} = &own;"
-PACK_NO = {"scales": "OWN.ld_scales = 0; OWN.scales = OWN.scaling == OCT_SCALING_MX ? (const void *)mx_ones : (const void *)ones;"}
+SOURCE = "oct_operand own = *from->operand; oct_gemm_source own_from = *from; own_from.operand = &own; from = &own_from;"
+PACK_NO = {"scales": "OWN.ld_scales = 0; OWN.scales = OWN.scaling == OCT_SCALING_MX ? (const void *)mx_ones : (const void *)ones;",
+           "row": "own_from.row = 0;", "k": "own_from.k = 0;"}
 CONTENTS = "oct_checkpoint_contents own = *contents; contents = &own;"
 BLOCK = "oct_gemm_block own = *block; block = &own;"
 SUMS = [("acc", "n_rows", "n_cols * 4", "ld_acc * 4")]
@@ -96,10 +97,10 @@ SHAPES = {
     "decode_scaled": Shape([("y", "rows", "cols * 4", "ld_y * 4")], ("codes", "cols"), "rows", {"ld_codes": "ld_codes = cols;"}),
     "f32_to_bf16": Shape([whole("y", "n * 2")], ("x", "n * 2"), "n"),
     "bf16_to_f32": Shape([elements("y")], ("x", "n * 2"), "n"),
-    "pack_a": Shape([whole("panel", "kc * (int64_t)gemm_table->a_bytes_per_k + (int64_t)gemm_table->a_bytes_fixed")], ("a->data", "kc"),
-                    "n_rows", PACK_NO, view=OPERAND.format("a")),
-    "pack_b": Shape([whole("panel", "kc * (int64_t)gemm_table->b_bytes_per_k + (int64_t)gemm_table->b_bytes_fixed")], ("b->data", "kc"),
-                    "n_rows", PACK_NO, view=OPERAND.format("b")),
+    "pack_a": Shape([whole("panel", "own_from.kc * (int64_t)gemm_table->a_bytes_per_k + (int64_t)gemm_table->a_bytes_fixed")],
+                    ("own.data", "own_from.kc"), "own_from.n_rows", PACK_NO, view=SOURCE),
+    "pack_b": Shape([whole("panel", "own_from.kc * (int64_t)gemm_table->b_bytes_per_k + (int64_t)gemm_table->b_bytes_fixed")],
+                    ("own.data", "own_from.kc"), "own_from.n_rows", PACK_NO, view=SOURCE),
     "multiply": Shape(SUMS, ("a_panel", "4"), "n_rows"),
     "multiply_block": Shape(BLOCK_OUT, ("block->a", "4"), "own.n_rows",
                             {"accumulate": "own.accumulate = OCT_OVERWRITE;", "c_accumulate": "own.c_accumulate = OCT_OVERWRITE;",

@@ -76,7 +76,7 @@ static oct_gemm_source source_of(const oct_gemm_job *j, const oct_gemm_side *s, 
 static void pack_panel(const oct_gemm_job *j, const oct_gemm_side *s, int64_t step, int64_t panel,
                        void *out) {
     const oct_gemm_source from = source_of(j, s, step, panel);
-    s->pack(from.operand, from.row, from.n_rows, from.k, from.kc, out);
+    s->pack(&from, out);
 }
 
 /* A group of panels of one step: those of A first, then those of B. */

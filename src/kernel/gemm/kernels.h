@@ -61,8 +61,7 @@ typedef struct oct_gemm_block {
 } oct_gemm_block;
 
 /* pack_a and pack_b of oct_gemm_kernels. */
-typedef void oct_gemm_pack(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
-                           void *panel);
+typedef void oct_gemm_pack(const oct_gemm_source *from, void *panel);
 
 typedef struct oct_gemm_kernels {
     int64_t MR, NR; /* rows of A and of B in a panel */
@@ -76,10 +75,8 @@ typedef struct oct_gemm_kernels {
     /* Rows row .. row+n_rows-1 (n_rows <= MR or NR) and k .. k+kc-1 of the operand, decoded with
      * the scale folded in, to panel[(k' * MR) + row'] (exact). Rows from n_rows on are written as
      * zeros. The panel is 64-byte aligned. */
-    void (*pack_a)(const oct_operand *a, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
-                   void *panel);
-    void (*pack_b)(const oct_operand *b, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
-                   void *panel);
+    void (*pack_a)(const oct_gemm_source *from, void *panel);
+    void (*pack_b)(const oct_gemm_source *from, void *panel);
 
     /* s(i,j) = sum over k' < kc of a(i,k') b(j,k'), from 0, by fma in order of k'; then
      * acc[i * ld_acc + j] = s (OVERWRITE) or acc + s (ADD_TO_OUTPUT), for i < n_rows <= MR and

@@ -254,8 +254,8 @@ void oct_amx_multiply_operands(const oct_operand *a, int64_t a_row, int64_t a_ro
     memset(s, 0, sizeof *s);
     for (int64_t first = 0; first < kc; first += CODES_AT_ONCE) {
         int64_t n = kc - first < CODES_AT_ONCE ? kc - first : CODES_AT_ONCE;
-        oct_gemm_pack_32_avx512(a, a_row, a_rows, k + first, n, x);
-        oct_gemm_pack_32_avx512(b, b_row, b_rows, k + first, n, y);
+        oct_gemm_pack_32_avx512(&(oct_gemm_source){a, a_row, a_rows, k + first, n}, x);
+        oct_gemm_pack_32_avx512(&(oct_gemm_source){b, b_row, b_rows, k + first, n}, y);
         for (int i = 0; i < R; i++) {
             __m512 s0 = _mm512_load_ps(s->x[i]), s1 = _mm512_load_ps(s->x[i] + 16);
             for (int64_t j = 0; j < n; j++) {
@@ -333,8 +333,7 @@ OCT_INLINE void multiply_pairs(const oct_gemm_block *block, bool a_streams) {
             pair p = pair_at(block, i, j, &s[turn]);
             bool packs = next && --n_pairs == 0;
             if (packs)
-                oct_amx_pack_begin(&packer, next->operand, next->row, next->n_rows, next->k,
-                                   next->kc, block->next_panel);
+                oct_amx_pack_begin(&packer, next, block->next_panel);
             multiply_tiles(&p, block->kc, &before, &f, packs ? &packer : NULL, a_streams);
             if (p.a->special | p.b->special)
                 finish_special(&p, block->kc);

@@ -191,8 +191,9 @@ OCT_INLINE void pack_a_pair(const oct_biased_decoder *t, const uint8_t *codes, i
     }
 }
 
-void oct_amx_pack_a(const oct_operand *a, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
-                    void *panel) {
+void oct_amx_pack_a(const oct_gemm_source *source, void *panel) {
+    const oct_operand *a = source->operand;
+    const int64_t row = source->row, n_rows = source->n_rows, k = source->k, kc = source->kc;
     oct_amx_head *head = panel;
     alignas(64) uint8_t copy[16 * OCT_AMX_PAIR];
     oct_amx_exponents e;
@@ -258,8 +259,9 @@ OCT_INLINE int64_t rows_of_half(const oct_amx_head *head, int64_t half, int64_t 
     return *n > 0 ? head->row + 16 * half : head->row;
 }
 
-void oct_amx_pack_begin(oct_amx_packer *p, const oct_operand *b, int64_t row, int64_t n_rows,
-                        int64_t k, int64_t kc, void *panel) {
+void oct_amx_pack_begin(oct_amx_packer *p, const oct_gemm_source *from, void *panel) {
+    const oct_operand *b = from->operand;
+    const int64_t row = from->row, n_rows = from->n_rows, k = from->k, kc = from->kc;
     write_head(b, row, n_rows, k, &p->head);
     for (int64_t half = 0; half < 2; half++) {
         int64_t n, first = rows_of_half(&p->head, half, &n);
@@ -335,10 +337,11 @@ void oct_amx_pack_end(oct_amx_packer *p) {
     *(oct_amx_head *)p->panel = p->head;
 }
 
-void oct_amx_pack_b(const oct_operand *b, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
-                    void *panel) {
+void oct_amx_pack_b(const oct_gemm_source *from, void *panel) {
+    const oct_operand *b = from->operand;
+    const int64_t row = from->row, k = from->k;
     oct_amx_packer p;
-    oct_amx_pack_begin(&p, b, row, n_rows, k, kc, panel);
+    oct_amx_pack_begin(&p, from, panel);
     while (p.at < p.end) {
         if (p.at % OCT_AMX_PAIR == 0) {
             prefetch_next_panel(b, row, k + p.at);

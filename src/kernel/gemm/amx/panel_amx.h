@@ -82,15 +82,12 @@ typedef struct oct_amx_packer {
 void oct_amx_copy_codes(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k, int64_t n_k,
                         uint8_t *out);
 
-void oct_amx_pack_a(const oct_operand *a, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
-                    void *panel);
-void oct_amx_pack_b(const oct_operand *b, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
-                    void *panel);
+void oct_amx_pack_a(const oct_gemm_source *from, void *panel);
+void oct_amx_pack_b(const oct_gemm_source *from, void *panel);
 
 /* oct_amx_pack_b in calls of oct_amx_pack_block until `at` is `end`. The panel's head stays what it
  * was until oct_amx_pack_end. */
-void oct_amx_pack_begin(oct_amx_packer *p, const oct_operand *b, int64_t row, int64_t n_rows,
-                        int64_t k, int64_t kc, void *panel);
+void oct_amx_pack_begin(oct_amx_packer *p, const oct_gemm_source *from, void *panel);
 void oct_amx_pack_block(oct_amx_packer *p);
 void oct_amx_pack_end(oct_amx_packer *p);
 

@@ -25,8 +25,9 @@ static float wide_value(const oct_operand *x, int64_t at) {
 }
 
 /* Blocks of K by rows; k starts at a multiple of 32. */
-OCT_INLINE void pack(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
-                     float *panel, int64_t width) {
+OCT_INLINE void pack(const oct_gemm_source *from, float *panel, int64_t width) {
+    const oct_operand *x = from->operand;
+    const int64_t row = from->row, n_rows = from->n_rows, k = from->k, kc = from->kc;
     const bool coded = x->dtype != OCT_F32 && x->dtype != OCT_BF16;
     const uint8_t *codes = x->data;
     const int64_t r_stride = x->layout == OCT_K_CONTIGUOUS ? x->ld : 1;
@@ -53,14 +54,12 @@ OCT_INLINE void pack(const oct_operand *x, int64_t row, int64_t n_rows, int64_t 
     }
 }
 
-static void pack_a(const oct_operand *a, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
-                   void *panel) {
-    pack(a, row, n_rows, k, kc, panel, MR);
+static void pack_a(const oct_gemm_source *from, void *panel) {
+    pack(from, panel, MR);
 }
 
-static void pack_b(const oct_operand *b, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
-                   void *panel) {
-    pack(b, row, n_rows, k, kc, panel, NR);
+static void pack_b(const oct_gemm_source *from, void *panel) {
+    pack(from, panel, NR);
 }
 
 /* --- multiplying --- */

@@ -94,31 +94,25 @@ OCT_INLINE void pack_codes(const oct_operand *x, int64_t row, __mmask16 lanes, i
     }
 }
 
-OCT_INLINE void pack(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
-                     float *panel, int64_t width) {
+OCT_INLINE void pack(const oct_gemm_source *from, float *panel, int64_t width) {
+    const oct_operand *x = from->operand;
     for (int64_t r = 0; r < width; r += 16) {
-        __mmask16 lanes = oct_lanes_below(n_rows - r);
-        int64_t from = lanes ? row + r : row; /* an address inside the operand in any case */
+        const __mmask16 lanes = oct_lanes_below(from->n_rows - r);
+        /* an address inside the operand in any case */
+        const int64_t row = lanes ? from->row + r : from->row;
         if (x->dtype == OCT_F32 || x->dtype == OCT_BF16)
-            pack_wide(x, from, lanes, k, kc, panel + r, width);
+            pack_wide(x, row, lanes, from->k, from->kc, panel + r, width);
         else
-            pack_codes(x, from, lanes, k, kc, panel + r, width);
+            pack_codes(x, row, lanes, from->k, from->kc, panel + r, width);
     }
 }
 
-static void pack_a(const oct_operand *a, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
-                   void *panel) {
-    pack(a, row, n_rows, k, kc, panel, MR);
+static void pack_a(const oct_gemm_source *from, void *panel) {
+    pack(from, panel, MR);
 }
 
-void oct_gemm_pack_32_avx512(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k,
-                             int64_t kc, float *panel) {
-    pack(x, row, n_rows, k, kc, panel, NR);
-}
-
-static void pack_b(const oct_operand *b, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
-                   void *panel) {
-    oct_gemm_pack_32_avx512(b, row, n_rows, k, kc, panel);
+void oct_gemm_pack_32_avx512(const oct_gemm_source *from, void *panel) {
+    pack(from, panel, NR);
 }
 
 /* --- multiplying --- */
@@ -238,7 +232,7 @@ const oct_gemm_kernels oct_gemm_kernels_avx512 = {
     .a_bytes_per_k = MR * sizeof(float),
     .b_bytes_per_k = NR * sizeof(float),
     .pack_a = pack_a,
-    .pack_b = pack_b,
+    .pack_b = oct_gemm_pack_32_avx512,
     .multiply = multiply,
     .store = oct_gemm_store_avx512,
 };

@@ -6,8 +6,7 @@
 
 /* Up to 32 rows of k .. k+kc-1, decoded: panel[(k' * 32) + row'], zeros beyond n_rows. 64-byte
  * aligned. */
-void oct_gemm_pack_32_avx512(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k,
-                             int64_t kc, float *panel);
+void oct_gemm_pack_32_avx512(const oct_gemm_source *from, void *panel);
 
 /* oct_gemm_kernels.store */
 void oct_gemm_store_avx512(const float *acc, int64_t ld_acc, int64_t n_rows, int64_t n_cols,

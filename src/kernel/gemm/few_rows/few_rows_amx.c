@@ -219,8 +219,9 @@ typedef struct panel_head {
     uint32_t special;
 } panel_head;
 
-static void pack_a(const oct_operand *a, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
-                   void *panel) {
+static void pack_a(const oct_gemm_source *from, void *panel) {
+    const oct_operand *a = from->operand;
+    const int64_t row = from->row, n_rows = from->n_rows, k = from->k, kc = from->kc;
     panel_head *head = panel;
     char *to = (char *)panel + sizeof *head;
     exponents e;

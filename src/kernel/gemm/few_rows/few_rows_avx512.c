@@ -119,8 +119,9 @@ OCT_INLINE __mmask16 extreme_lanes(__m512 x) {
 }
 
 /* The head, then [k / 64][row][4][16] floats, of n_rows rows. */
-static void pack_a(const oct_operand *a, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
-                   void *panel) {
+static void pack_a(const oct_gemm_source *from, void *panel) {
+    const oct_operand *a = from->operand;
+    const int64_t row = from->row, n_rows = from->n_rows, k = from->k, kc = from->kc;
     panel_head *head = panel;
     float *to = (float *)(void *)(head + 1);
     const oct_bf16_table t = oct_bf16_table_make(a->dtype);

@@ -13,11 +13,8 @@ typedef struct oct_unpacked_rows {
 } oct_unpacked_rows;
 
 /* oct_gemm_kernels.pack_b */
-static inline void oct_note_rows(const oct_operand *b, int64_t row, int64_t n_rows, int64_t k,
-                                 int64_t kc, void *panel) {
-    (void)n_rows;
-    (void)kc;
-    *(oct_unpacked_rows *)panel = (oct_unpacked_rows){.operand = *b, .row = row, .k = k};
+static inline void oct_note_rows(const oct_gemm_source *from, void *panel) {
+    *(oct_unpacked_rows *)panel = (oct_unpacked_rows){*from->operand, from->row, from->k};
 }
 
 typedef enum oct_decoding {

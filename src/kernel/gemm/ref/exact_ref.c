@@ -22,8 +22,9 @@ static float element(const oct_operand *x, const float *table, int64_t r, int64_
     return x->scaling == OCT_SCALING_NONE ? value : value * oct_operand_scale(x, r, k);
 }
 
-static void pack(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
-                 float *panel, int64_t width) {
+static void pack(const oct_gemm_source *from, float *panel, int64_t width) {
+    const oct_operand *x = from->operand;
+    const int64_t row = from->row, n_rows = from->n_rows, k = from->k, kc = from->kc;
     float table[256] = {0};
     if (x->dtype != OCT_F32 && x->dtype != OCT_BF16)
         for (int code = 0; code < 256; code++)
@@ -33,14 +34,12 @@ static void pack(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k, i
             panel[i * width + r] = r < n_rows ? element(x, table, row + r, k + i) : 0;
 }
 
-static void pack_a(const oct_operand *a, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
-                   void *panel) {
-    pack(a, row, n_rows, k, kc, panel, MR);
+static void pack_a(const oct_gemm_source *from, void *panel) {
+    pack(from, panel, MR);
 }
 
-static void pack_b(const oct_operand *b, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
-                   void *panel) {
-    pack(b, row, n_rows, k, kc, panel, NR);
+static void pack_b(const oct_gemm_source *from, void *panel) {
+    pack(from, panel, NR);
 }
 
 static void multiply(const void *a_panel, const void *b_panel, int64_t kc, float *acc,

@@ -22,14 +22,12 @@ enum { MR = OCT_VNNI_MR, NR = OCT_VNNI_NR, A_ROWS = OCT_VNNI_A_ROWS, BLOCK = OCT
 
 typedef oct_vnni_sums sums;
 
-static void pack_a(const oct_operand *a, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
-                   void *panel) {
-    oct_vnni_pack(a, row, n_rows, k, kc, panel, A_ROWS);
+static void pack_a(const oct_gemm_source *from, void *panel) {
+    oct_vnni_pack(from, panel, A_ROWS);
 }
 
-static void pack_b(const oct_operand *b, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
-                   void *panel) {
-    oct_vnni_pack(b, row, n_rows, k, kc, panel, NR);
+static void pack_b(const oct_gemm_source *from, void *panel) {
+    oct_vnni_pack(from, panel, NR);
 }
 
 /* --- output --- */
@@ -446,7 +444,7 @@ static void multiply_block(const oct_gemm_block *block) {
     }
     write_rows(&before, MR);
     if (next->n_rows > 0)
-        pack_b(next->operand, next->row, next->n_rows, next->k, next->kc, block->next_panel);
+        pack_b(next, block->next_panel);
     if (block->output == OCT_OUTPUT_STREAMED)
         _mm_sfence();
 }

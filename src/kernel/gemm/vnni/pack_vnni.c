@@ -446,8 +446,9 @@ static void pack_group(const tables *t, const oct_operand *x, int64_t row, __mma
         spread_residuals(p, n_blocks);
 }
 
-void oct_vnni_pack(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
-                   void *bytes, int64_t panel_rows) {
+void oct_vnni_pack(const oct_gemm_source *from, void *bytes, int64_t panel_rows) {
+    const oct_operand *x = from->operand;
+    const int64_t row = from->row, n_rows = from->n_rows, k = from->k, kc = from->kc;
     oct_vnni_panel p = oct_vnni_panel_at(bytes, kc, panel_rows);
     *p.head = (oct_vnni_head){
         .source = x, .row = row, .k = k, .n_rows = (int32_t)n_rows, .chunk = OCT_VNNI_LONG_CHUNK};

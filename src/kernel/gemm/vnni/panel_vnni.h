@@ -23,7 +23,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "kernel/gemm.h"
+#include "kernel/gemm/kernels.h"
 
 enum {
     OCT_VNNI_MR = 14,
@@ -115,8 +115,7 @@ typedef struct oct_vnni_sums {
     alignas(64) float columns[OCT_VNNI_NR][OCT_VNNI_A_ROWS];
 } oct_vnni_sums;
 
-void oct_vnni_pack(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
-                   void *panel, int64_t panel_rows);
+void oct_vnni_pack(const oct_gemm_source *from, void *panel, int64_t panel_rows);
 
 /* The whole tile as `exact` would have it, each chunk of OCT_GEMM_K_CHUNK from 0. */
 void oct_vnni_multiply_codes(const oct_vnni_panel *a, const oct_vnni_panel *b, int64_t kc,

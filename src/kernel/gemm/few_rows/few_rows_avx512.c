@@ -28,6 +28,11 @@ enum {
     AHEAD = 4             /* rows of B from a code to what is fetched meanwhile */
 };
 
+/* For SCALED_SUMS: sizes of A's elements with which products with codes stay in range, and of B's
+ * scales with which nothing overflows or is rounded once more. */
+static const float MIN_SCALED_ELEMENT = 0x1p-80f, MAX_SCALED_ELEMENT = 0x1p80f;
+static const float MIN_SUM_SCALE = 0x1p-100f, MAX_SUM_SCALE = 0x1p112f;
+
 /* --- decoding --- */
 
 /* 64 of k, in an order of their own: the first block in the lower halves. */
@@ -110,12 +115,12 @@ typedef struct panel_head {
     alignas(64) bool allows_scaled_sums; /* products with codes neither overflow nor underflow */
 } panel_head;
 
-/* Lanes whose size is neither 0 nor within 2^+-80. */
+/* Lanes whose size is neither 0 nor in the range of SCALED_SUMS. */
 OCT_INLINE __mmask16 extreme_lanes(__m512 x) {
     const __m512 size = _mm512_abs_ps(x);
     const __mmask16 nonzero = _mm512_cmp_ps_mask(size, _mm512_setzero_ps(), _CMP_NEQ_UQ);
-    return _mm512_cmp_ps_mask(size, _mm512_set1_ps(0x1p80f), _CMP_NLE_UQ) |
-           _mm512_mask_cmp_ps_mask(nonzero, size, _mm512_set1_ps(0x1p-80f), _CMP_LT_OQ);
+    return _mm512_cmp_ps_mask(size, _mm512_set1_ps(MAX_SCALED_ELEMENT), _CMP_NLE_UQ) |
+           _mm512_mask_cmp_ps_mask(nonzero, size, _mm512_set1_ps(MIN_SCALED_ELEMENT), _CMP_LT_OQ);
 }
 
 /* The head, then [k / 64][row][4][16] floats, of n_rows rows. */
@@ -196,9 +201,9 @@ OCT_INLINE bool store_plain_scales(const oct_operand *x, int64_t row, int cols, 
  * powers of two, and 2^-127 times the smallest code is one as well). */
 OCT_INLINE bool is_extreme(const oct_operand *x, __m512 scales) {
     const __m512 size = _mm512_abs_ps(scales);
-    __mmask16 m = _mm512_cmp_ps_mask(size, _mm512_set1_ps(0x1p112f), _CMP_NLE_UQ);
+    __mmask16 m = _mm512_cmp_ps_mask(size, _mm512_set1_ps(MAX_SUM_SCALE), _CMP_NLE_UQ);
     if (x->scaling != OCT_SCALING_MX)
-        m |= _mm512_cmp_ps_mask(size, _mm512_set1_ps(0x1p-100f), _CMP_LT_OQ) &
+        m |= _mm512_cmp_ps_mask(size, _mm512_set1_ps(MIN_SUM_SCALE), _CMP_LT_OQ) &
              _mm512_cmp_ps_mask(size, _mm512_setzero_ps(), _CMP_NEQ_OQ);
     return m != 0;
 }

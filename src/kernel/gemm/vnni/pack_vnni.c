@@ -16,10 +16,15 @@ enum {
     A_ROWS = OCT_VNNI_A_ROWS,
     MAX_BLOCKS = OCT_VNNI_STEP / BLOCK,
     N_LEVELS = 3,
+    MIN_EXPONENT = -60, /* of a scale; rows beyond are special */
+    MAX_EXPONENT = 40,
     NOTHING = -128, /* the exponent of a zero */
     NOT_FINITE = 127,
     MANY_RESIDUALS = 16 /* in sixteen rows of a long chunk: then short chunks are cheaper */
 };
+
+/* MIN_EXPONENT and MAX_EXPONENT for a scale of a row or a tensor. */
+static const float MIN_SCALE = 0x1p-60f, MAX_SCALE = 0x1p40f;
 
 /* --- look-up tables over the 128 magnitudes of a format --- */
 
@@ -218,8 +223,8 @@ static void look_at_scales(const oct_operand *x, int64_t row, __mmask16 lanes, i
         rows->row_scale =
             _mm512_mask_mov_ps(_mm512_set1_ps(1), lanes, rows->row_scale); /* never 0 outside */
         __m512 size = _mm512_abs_ps(rows->row_scale);
-        special |= _mm512_cmp_ps_mask(size, _mm512_set1_ps(0x1p-60f), _CMP_NGE_UQ) |
-                   _mm512_cmp_ps_mask(size, _mm512_set1_ps(0x1p40f), _CMP_NLE_UQ);
+        special |= _mm512_cmp_ps_mask(size, _mm512_set1_ps(MIN_SCALE), _CMP_NGE_UQ) |
+                   _mm512_cmp_ps_mask(size, _mm512_set1_ps(MAX_SCALE), _CMP_NLE_UQ);
     }
     for (int64_t b = 0; b < rows->n_blocks; b++) {
         __m512 factor = rows->row_scale;
@@ -228,8 +233,8 @@ static void look_at_scales(const oct_operand *x, int64_t row, __mmask16 lanes, i
             __m512i code = _mm512_cvtepu8_epi32(_mm_load_si128((const __m128i *)codes[b]));
             factor = oct_e8m0_lanes(code);
             rows->scale_exponent[b] = _mm512_sub_epi32(code, _mm512_set1_epi32(127));
-            special |= _mm512_cmpgt_epi32_mask(code, _mm512_set1_epi32(127 + 40)) |
-                       _mm512_cmplt_epi32_mask(code, _mm512_set1_epi32(127 - 60));
+            special |= _mm512_cmpgt_epi32_mask(code, _mm512_set1_epi32(127 + MAX_EXPONENT)) |
+                       _mm512_cmplt_epi32_mask(code, _mm512_set1_epi32(127 + MIN_EXPONENT));
         }
         special |= _mm512_cmpeq_epi32_mask(rows->codes_exponent[b], _mm512_set1_epi32(NOT_FINITE));
         _mm512_store_ps(factors + b * 16, factor);

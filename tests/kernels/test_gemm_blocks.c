@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "gemm_cases.h"
+#include "kernel/gemm/tuning.h"
 
 /* Rows from `first` on of an operand without scales by row; a multiple of 32. */
 static oct_operand rows_from(const oct_operand *x, int64_t first) {
@@ -225,8 +226,49 @@ static void given_smaller_problems_the_larger_ones_workspace_is_enough(void **st
     oct_kernels_use(before);
 }
 
+/* A problem with K contiguous in both, for choosing alone. */
+static oct_gemm_problem rows_by(int64_t M, oct_dtype a, oct_dtype b) {
+    return (oct_gemm_problem){.M = M, .N = 64, .K = 64, .a.dtype = a, .b.dtype = b};
+}
+
+static const oct_gemm_kernels *chosen(const oct_gemm_tuning *level, oct_gemm_problem p) {
+    return oct_gemm_choose(level, &p, OCT_GEMM_AUTO)->kernels;
+}
+
+/* What docs/numerics.md says of 8-bit operands and rows of A. */
+static void given_few_rows_the_level_says_whose_kernels_they_take(void **state) {
+    (void)state;
+    kernel_set sets[MAX_KERNEL_SETS];
+    const size_t n_sets = product_sets(sets);
+    for (size_t s = 0; s < n_sets; s++) {
+        const oct_gemm_tuning *level = sets[s].kernels.gemm;
+        const oct_gemm_kernels *exact = oct_gemm_exact_kernels(level);
+        const oct_gemm_kernels *many = chosen(level, rows_by(17, OCT_E4M3, OCT_E4M3));
+        const bool amx = sets[s].kernels.features.amx_bf16;
+        const int64_t few = amx ? 16 : 8;
+        oct_gemm_problem strided = rows_by(1, OCT_E4M3, OCT_E4M3);
+        strided.b.layout = OCT_K_STRIDED;
+        assert_ptr_equal(chosen(level, rows_by(1, OCT_F32, OCT_E4M3)), exact);
+        assert_ptr_equal(chosen(level, rows_by(1, OCT_E4M3, OCT_BF16)), exact);
+        assert_ptr_equal(chosen(level, strided), many);
+        assert_true((many != exact) == oct_gemm_has_fast(level));
+        if (!oct_gemm_has_fast(level))
+            continue;
+        const oct_gemm_kernels *one = chosen(level, rows_by(1, OCT_E4M3, OCT_HIF8));
+        const oct_gemm_kernels *some = chosen(level, rows_by(few, OCT_E4M3, OCT_E4M3));
+        assert_ptr_equal(oct_gemm_choose(level, &strided, OCT_GEMM_EXACT)->kernels, exact);
+        assert_true(one != many && some != many && (one != some) == amx);
+        assert_true(one->MR >= 2 && some->MR >= few);
+        assert_ptr_equal(chosen(level, rows_by(2, OCT_HIF8, OCT_E4M3)), one);
+        assert_ptr_equal(chosen(level, rows_by(2, OCT_E4M3, OCT_E5M2)), some);
+        assert_ptr_equal(chosen(level, rows_by(3, OCT_E4M3, OCT_E4M3)), some);
+        assert_ptr_equal(chosen(level, rows_by(few + 1, OCT_E5M2, OCT_E5M2)), many);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(given_few_rows_the_level_says_whose_kernels_they_take),
         cmocka_unit_test(given_large_outputs_each_block_is_what_it_is_alone),
         cmocka_unit_test(given_codes_of_every_kind_kernels_that_do_not_round_hold_their_values),
         cmocka_unit_test(given_smaller_problems_the_larger_ones_workspace_is_enough),

@@ -6,6 +6,7 @@
 #ifndef OCTET_FORMAT_H
 #define OCTET_FORMAT_H
 
+#include <octet/api.h>
 #include <octet/tensor.h>
 #include <stdint.h>
 
@@ -33,27 +34,27 @@ typedef enum oct_scale_mode {
 
 #define OCT_MX_BLOCK 32
 
-uint8_t oct_e4m3_encode(float x, oct_overflow overflow); /* to nearest, ties to even */
-uint8_t oct_e5m2_encode(float x, oct_overflow overflow);
-uint8_t oct_hif8_encode(float x, oct_hif8_rounding rounding, oct_overflow overflow);
-float oct_e4m3_decode(uint8_t code);
-float oct_e5m2_decode(uint8_t code);
-float oct_hif8_decode(uint8_t code);
-float oct_e8m0_decode(uint8_t code); /* 255: NaN; 0: 2^-127, a subnormal */
+OCT_API uint8_t oct_e4m3_encode(float x, oct_overflow overflow); /* to nearest, ties to even */
+OCT_API uint8_t oct_e5m2_encode(float x, oct_overflow overflow);
+OCT_API uint8_t oct_hif8_encode(float x, oct_hif8_rounding rounding, oct_overflow overflow);
+OCT_API float oct_e4m3_decode(uint8_t code);
+OCT_API float oct_e5m2_decode(uint8_t code);
+OCT_API float oct_hif8_decode(uint8_t code);
+OCT_API float oct_e8m0_decode(uint8_t code); /* 255: NaN; 0: 2^-127, a subnormal */
 
 /* bf16: the upper half of an fp32; to nearest, ties to even; a NaN stays a (quiet) NaN. */
-uint16_t oct_bf16_encode(float x);
-float oct_bf16_decode(uint16_t bits);
+OCT_API uint16_t oct_bf16_encode(float x);
+OCT_API float oct_bf16_decode(uint16_t bits);
 
 /* By dtype (OCT_E4M3, OCT_E5M2, OCT_HIF8): what training uses, saturating; HiF8 rounds TA. */
-uint8_t oct_fp8_encode(oct_dtype format, float x);
-float oct_fp8_decode(oct_dtype format, uint8_t code);
+OCT_API uint8_t oct_fp8_encode(oct_dtype format, float x);
+OCT_API float oct_fp8_decode(oct_dtype format, uint8_t code);
 /* Largest finite value: 448, 57344, 32768. */
-float oct_fp8_max(oct_dtype format);
+OCT_API float oct_fp8_max(oct_dtype format);
 
 /* E8M0 scale code of an MX block whose largest magnitude is amax (>= 0, finite) for elements of
  * `format` (E4M3 or E5M2). A NaN or Inf amax gives 255. */
-uint8_t oct_mx_scale(float amax, oct_dtype format, oct_scale_mode mode);
+OCT_API uint8_t oct_mx_scale(float amax, oct_dtype format, oct_scale_mode mode);
 
 #ifdef __cplusplus
 }

@@ -9,6 +9,7 @@
 #ifndef OCTET_QUANTIZE_H
 #define OCTET_QUANTIZE_H
 
+#include <octet/api.h>
 #include <octet/format.h>
 #include <octet/status.h>
 #include <octet/tensor.h>
@@ -21,28 +22,30 @@ extern "C" {
 #endif
 
 /* Scale bytes of an (R, C) matrix in MX blocks along its rows: R * ceil(C / 32). */
-size_t oct_mx_scale_bytes(int64_t rows, int64_t cols);
+OCT_API size_t oct_mx_scale_bytes(int64_t rows, int64_t cols);
 
 /* x (R, C) of x_dtype (OCT_F32 or OCT_BF16) in MX blocks of 32 along each row: codes (R, C), scales
  * (R, ceil(C/32)). `format` is OCT_E4M3 or OCT_E5M2. */
-oct_status oct_mx_quantize(const void *x, oct_dtype x_dtype, int64_t rows, int64_t cols,
-                           oct_dtype format, oct_scale_mode mode, uint8_t *codes, uint8_t *scales);
+OCT_API oct_status oct_mx_quantize(const void *x, oct_dtype x_dtype, int64_t rows, int64_t cols,
+                                   oct_dtype format, oct_scale_mode mode, uint8_t *codes,
+                                   uint8_t *scales);
 /* The same with blocks along each column, written transposed: codes (C, R), scales (C, ceil(R/32)).
  */
-oct_status oct_mx_quantize_transposed(const void *x, oct_dtype x_dtype, int64_t rows, int64_t cols,
-                                      oct_dtype format, oct_scale_mode mode, uint8_t *codes,
-                                      uint8_t *scales);
+OCT_API oct_status oct_mx_quantize_transposed(const void *x, oct_dtype x_dtype, int64_t rows,
+                                              int64_t cols, oct_dtype format, oct_scale_mode mode,
+                                              uint8_t *codes, uint8_t *scales);
 /* y (R, C) = codes times scales, rounded once to fp32. */
-oct_status oct_mx_dequantize(const uint8_t *codes, const uint8_t *scales, int64_t rows,
-                             int64_t cols, oct_dtype format, float *y);
+OCT_API oct_status oct_mx_dequantize(const uint8_t *codes, const uint8_t *scales, int64_t rows,
+                                     int64_t cols, oct_dtype format, float *y);
 
 /* One fp32 scale for the whole matrix: scale = fp32(amax / target), codes = encode(x / scale),
  * saturating; `format` is OCT_HIF8 (targets 15 and 224, or 32768), OCT_E4M3 (448) or OCT_E5M2
  * (57344). */
-oct_status oct_tensor_quantize(const void *x, oct_dtype x_dtype, int64_t rows, int64_t cols,
-                               oct_dtype format, float target, uint8_t *codes, float *scale);
-oct_status oct_tensor_dequantize(const uint8_t *codes, float scale, int64_t rows, int64_t cols,
-                                 oct_dtype format, float *y);
+OCT_API oct_status oct_tensor_quantize(const void *x, oct_dtype x_dtype, int64_t rows, int64_t cols,
+                                       oct_dtype format, float target, uint8_t *codes,
+                                       float *scale);
+OCT_API oct_status oct_tensor_dequantize(const uint8_t *codes, float scale, int64_t rows,
+                                         int64_t cols, oct_dtype format, float *y);
 
 /* One operand of a product: codes (R, K), K contiguous. */
 typedef struct oct_codes {
@@ -54,8 +57,8 @@ typedef struct oct_codes {
 
 /* c (M, N) fp32 = a (M, K) b (N, K)^T, by the fastest product of this CPU that meets the error
  * bound of docs/numerics.md. */
-oct_status oct_codes_multiply(const oct_codes *a, const oct_codes *b, int64_t M, int64_t N,
-                              int64_t K, float *c);
+OCT_API oct_status oct_codes_multiply(const oct_codes *a, const oct_codes *b, int64_t M, int64_t N,
+                                      int64_t K, float *c);
 
 #ifdef __cplusplus
 }

@@ -6,6 +6,8 @@
 #ifndef OCTET_STATUS_H
 #define OCTET_STATUS_H
 
+#include <octet/api.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -28,14 +30,14 @@ typedef struct oct_error {
 
 /* Fills *err (if not NULL) and returns `status`, so that callers write `return oct_fail(err, ...)`.
  * The first failure is the cause: a message already in *err is kept. */
-oct_status oct_fail(oct_error *err, oct_status status, const char *format, ...)
+OCT_API oct_status oct_fail(oct_error *err, oct_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* "out of memory", for callers that allocate. */
-oct_status oct_fail_memory(oct_error *err);
+OCT_API oct_status oct_fail_memory(oct_error *err);
 
 /* The process exit status that belongs to a status: 0, 1 or 2 (no memory is a failed run, 1). */
-int oct_status_exit_code(oct_status status);
+OCT_API int oct_status_exit_code(oct_status status);
 
 #ifdef __cplusplus
 }

@@ -2,6 +2,7 @@
 #ifndef OCTET_TENSOR_H
 #define OCTET_TENSOR_H
 
+#include <octet/api.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,8 +30,8 @@ typedef enum oct_dtype {
     OCT_N_DTYPES
 } oct_dtype;
 
-size_t oct_dtype_bytes(oct_dtype dtype);
-const char *oct_dtype_name(oct_dtype dtype); /* "float32", "bfloat16", "E4M3", ... */
+OCT_API size_t oct_dtype_bytes(oct_dtype dtype);
+OCT_API const char *oct_dtype_name(oct_dtype dtype); /* "float32", "bfloat16", "E4M3", ... */
 
 /* A view: row-major, contiguous, the memory belongs to somebody else (an arena, a parameter, a
  * file). `id` is unique among the tensors that one step context made and 0 for others; it is what
@@ -43,14 +44,14 @@ typedef struct oct_tensor {
     uint64_t id;
 } oct_tensor;
 
-oct_tensor oct_tensor_1d(oct_dtype dtype, int64_t n, void *data);
-oct_tensor oct_tensor_2d(oct_dtype dtype, int64_t rows, int64_t cols, void *data);
-oct_tensor oct_tensor_3d(oct_dtype dtype, int64_t a, int64_t b, int64_t c, void *data);
-int64_t oct_tensor_elements(const oct_tensor *tensor);
-size_t oct_tensor_bytes(const oct_tensor *tensor);
+OCT_API oct_tensor oct_tensor_1d(oct_dtype dtype, int64_t n, void *data);
+OCT_API oct_tensor oct_tensor_2d(oct_dtype dtype, int64_t rows, int64_t cols, void *data);
+OCT_API oct_tensor oct_tensor_3d(oct_dtype dtype, int64_t a, int64_t b, int64_t c, void *data);
+OCT_API int64_t oct_tensor_elements(const oct_tensor *tensor);
+OCT_API size_t oct_tensor_bytes(const oct_tensor *tensor);
 /* The product of all dimensions but the last, and the last: any tensor read as a matrix. */
-int64_t oct_tensor_rows(const oct_tensor *tensor);
-int64_t oct_tensor_cols(const oct_tensor *tensor);
+OCT_API int64_t oct_tensor_rows(const oct_tensor *tensor);
+OCT_API int64_t oct_tensor_cols(const oct_tensor *tensor);
 
 #ifdef __cplusplus
 }

@@ -2,6 +2,8 @@
 #ifndef OCTET_THREADS_H
 #define OCTET_THREADS_H
 
+#include <octet/api.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -9,8 +11,8 @@ extern "C" {
 /* At least 1. The default is OMP_NUM_THREADS (of a list the first number) or, where that isn't set
  * or is no number from 1 to 1024, the CPUs that this process may use: no more than a container's
  * CPU quota, rounded up. */
-int oct_threads(void);
-void oct_threads_set(int n); /* n < 1 counts as 1 */
+OCT_API int oct_threads(void);
+OCT_API void oct_threads_set(int n); /* n < 1 counts as 1 */
 
 #ifdef __cplusplus
 }

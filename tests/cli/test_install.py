@@ -13,6 +13,7 @@ from program import Checked, main
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = os.environ["OCTET_BUILD"]
 CC = shlex.split(os.environ["OCTET_CC"])
+SANITIZED = any(word.startswith("-fsanitize=") for word in CC)
 NOBODY = 65534
 
 
@@ -37,16 +38,25 @@ class Install(Checked):
         return shlex.split(result.stdout)
 
     def runs(self, source, flags):
-        """Compiles a C program with these flags and gives what it prints."""
+        """Compiles a C program with these flags and gives what it prints. The loader looks for libraries where the linker did,
+        as it does under /usr/local after tools/install."""
         program = self.root / "program"
         result = subprocess.run([*CC, "-Wall", "-Werror", str(source), *flags, "-o", str(program)], text=True,
                                 capture_output=True)
         self.assertEqual(result.returncode, 0, result.stderr)
-        return subprocess.run([program], check=True, text=True, capture_output=True).stdout
+        env = dict(os.environ, LD_LIBRARY_PATH=os.pathsep.join(flag[2:] for flag in flags if flag.startswith("-L")))
+        return subprocess.run([program], check=True, text=True, capture_output=True, env=env).stdout
+
+    def public_functions(self):
+        text = "".join(p.read_text() for p in (ROOT / "include/octet").glob("*.h"))
+        text = re.sub(r"/\*.*?\*/|static inline.*?^}", "", text, flags=re.S | re.M)
+        names = sorted(set(re.findall(r"^(?!#|typedef)[\w *]*?\b(oct_\w+)\(", text, re.M)))
+        self.assertGreater(len(names), 20, names)
+        return names
 
     def test_program_library_headers_and_man_page_are_there(self):
         self.install(self.root)
-        for name in ("bin/octet", "lib/liboctet.a", "lib/pkgconfig/octet.pc", "share/man/man1/octet.1"):
+        for name in ("bin/octet", "lib/liboctet.a", "lib/liboctet.so", "lib/liboctet.so.0", "lib/pkgconfig/octet.pc", "share/man/man1/octet.1"):
             self.assertTrue((self.root / name).is_file(), name)
         self.assertEqual(subprocess.run([self.root / "bin/octet", "--help"], capture_output=True).returncode, 0)
         headers = {p.name for p in (ROOT / "include/octet").glob("*.h")}
@@ -63,10 +73,7 @@ class Install(Checked):
         flags = self.flags(self.root, "--cflags", "--libs")
         self.assertEqual([f for f in flags if not f.startswith(("-I" + str(self.root), "-L" + str(self.root)))],
                          ["-pthread", "-loctet", "-lm", "-pthread"])
-        text = "".join(p.read_text() for p in (ROOT / "include/octet").glob("*.h"))
-        text = re.sub(r"/\*.*?\*/|static inline.*?^}", "", text, flags=re.S | re.M)
-        names = sorted(set(re.findall(r"^(?!#|typedef)[\w *]*?\b(oct_\w+)\(", text, re.M)))
-        self.assertGreater(len(names), 20, names)
+        names = self.public_functions()
         source = self.root / "all.c"
         source.write_text("#include <octet/octet.h>\n#include <stdio.h>\ntypedef void function(void);\nint main(void) {\n"
                           "    function *all[] = {%s};\n    int n = 0;\n"
@@ -77,8 +84,23 @@ class Install(Checked):
     def test_the_whole_archive_links_with_the_static_flags(self):
         self.install(self.root)
         flags = self.flags(self.root, "--static", "--cflags", "--libs")
-        flags[flags.index("-loctet"):flags.index("-loctet") + 1] = ["-Wl,--whole-archive", "-loctet", "-Wl,--no-whole-archive"]
+        flags[flags.index("-loctet"):flags.index("-loctet") + 1] = ["-Wl,--whole-archive", "-l:liboctet.a", "-Wl,--no-whole-archive"]
         self.assertTrue(self.runs(ROOT / "examples/library.c", flags))
+        self.assertNotIn("liboctet", "".join(self.needed(self.root / "program")))
+
+    def needed(self, binary):
+        out = subprocess.run(["readelf", "-d", binary], check=True, text=True, capture_output=True).stdout
+        return re.findall(r"\(NEEDED\).*\[(.*)\]", out)
+
+    def test_the_shared_library_shows_the_public_functions_alone_and_needs_the_c_library_alone(self):
+        self.install(self.root)
+        library = self.root / "lib/liboctet.so"
+        shown = subprocess.run(["nm", "-D", "--defined-only", library], check=True, text=True, capture_output=True).stdout
+        self.assertEqual([line.split()[-1] for line in shown.splitlines()], self.public_functions())
+        out = subprocess.run(["readelf", "-d", library], check=True, text=True, capture_output=True).stdout
+        self.assertIn("Library soname: [liboctet.so.0]", out)
+        if not SANITIZED:  # a sanitizer is a library of its own
+            self.assertLessEqual({name.split(".so")[0] for name in self.needed(library)}, {"libc", "libm", "libpthread", "ld-linux-x86-64"})
 
     def test_one_tree_installs_under_several_prefixes_even_with_spaces(self):
         for name in ("first", "with a space", "first"):

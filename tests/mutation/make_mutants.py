@@ -202,7 +202,7 @@ class Function:
 
 def without_comments(text):
     text = re.sub(r"/\*.*?\*/", " ", text, flags=re.S)
-    return re.sub(r"^#.*?$", " ", text, flags=re.M)
+    return re.sub(r"^#.*?$|\bOCT_API\b", " ", text, flags=re.M)
 
 
 def public_functions(text, area):

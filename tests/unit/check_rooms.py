@@ -2,7 +2,7 @@
 """Given the list of rooms in src/meson.build, a room includes only itself and rooms above it in the list; every public
 header compiles alone, in C11 and in C++17; only base/alloc.c calls malloc; no files of the library need each other in a circle.
 
-usage: check_rooms.py SOURCE_ROOT CC CXX LIBRARY
+usage: check_rooms.py SOURCE_ROOT CC CXX ARCHIVE...
 CC and CXX are commands, so "ccache gcc" is one.
 """
 import pathlib
@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 root = pathlib.Path(sys.argv[1])
-cc, cxx, library = shlex.split(sys.argv[2]), shlex.split(sys.argv[3]), sys.argv[4]
+cc, cxx, archives = shlex.split(sys.argv[2]), shlex.split(sys.argv[3]), sys.argv[4:]
 failures = []
 
 order = re.findall(r"^subdir\('(\w+)'\)", (root / "src/meson.build").read_text(), re.M)
@@ -36,16 +36,16 @@ for header in sorted((root / "include/octet").glob("*.h")):
             failures.append(f"{header.name}: {' '.join(command[:2])}: {run.stderr.strip().splitlines()[0]}")
 
 
-def needs(library):
-    """Which objects of an archive take names from which others."""
+def needs(archives):
+    """Which objects of the archives take names from which others."""
     owner, wanted, unit = {}, {}, None
-    for line in subprocess.run(["nm", library], text=True, capture_output=True, check=True).stdout.splitlines():
+    for line in subprocess.run(["nm", *archives], text=True, capture_output=True, check=True).stdout.splitlines():
         words = line.split()
         if line.endswith(".o:"):
             unit = line[:-1]
             wanted[unit] = set()
         elif unit is None:
-            continue  # a shared library has no members to ask
+            continue
         elif len(words) == 2 and words[0] == "U":
             wanted[unit].add(words[1])
         elif len(words) == 3 and words[1] in "TDBRVWC":
@@ -53,7 +53,7 @@ def needs(library):
     return {unit: {owner[name] for name in names if name in owner} - {unit} for unit, names in wanted.items()}
 
 
-graph = needs(library)
+graph = needs(archives)
 while free := [unit for unit, others in graph.items() if not others & graph.keys()]:
     for unit in free:  # it needs nobody who is left
         del graph[unit]

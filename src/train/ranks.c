@@ -178,7 +178,7 @@ static double ratio(int64_t part, int64_t whole) {
 
 oct_status oct_ranks_plan_wire(const oct_job *job, oct_model *model, const oct_plan *plan,
                                int n_ranks, oct_wire *wire, oct_error *err) {
-    int n_replicas;
+    int n_replicas = 1;
     oct_sharding sharding;
     oct_fsdp_config config;
     oct_fsdp_traffic t;

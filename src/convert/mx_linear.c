@@ -31,8 +31,8 @@ static oct_status forward(oct_module *m, oct_step *step, const oct_tensor *x, oc
     oct_tensor bias = {0};
     oct_amax x_amax = oct_delayed_amax(linear->delayed, OCT_ROLE_INPUT);
     oct_amax w_amax = oct_delayed_amax(linear->delayed, OCT_ROLE_WEIGHT);
-    oct_status status =
-        oct_shared_quantize(step->shared, x, recipe, OCT_ROLE_INPUT, which, arenas, &x_amax, &xq);
+    oct_status status = oct_quant_cache_quantize(step->quant_cache, x, recipe, OCT_ROLE_INPUT,
+                                                 which, arenas, &x_amax, &xq);
     if (!status)
         status =
             oct_weights_quantized(step->weights, linear->weight, 0, recipe, which, &w_amax, &wq);

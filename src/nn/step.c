@@ -11,7 +11,7 @@ oct_status oct_step_create(oct_weights *weights, oct_dtype activation, oct_step 
     step->activation = activation;
     step->saved = oct_arena_create();
     step->scratch = oct_arena_create();
-    if (!step->saved || !step->scratch || oct_shared_create(&step->shared)) {
+    if (!step->saved || !step->scratch || oct_quant_cache_create(&step->quant_cache)) {
         oct_step_destroy(step);
         return OCT_NO_MEMORY;
     }
@@ -22,19 +22,20 @@ oct_status oct_step_create(oct_weights *weights, oct_dtype activation, oct_step 
 void oct_step_destroy(oct_step *step) {
     if (!step)
         return;
-    if (step->shared)
-        oct_shared_destroy(step->shared);
+    if (step->quant_cache)
+        oct_quant_cache_destroy(step->quant_cache);
     oct_arena_destroy(step->scratch);
     oct_arena_destroy(step->saved);
     oct_free(step);
 }
 
 oct_step_mark oct_step_enter(oct_step *step) {
-    return (oct_step_mark){oct_arena_get_mark(step->scratch), oct_shared_count(step->shared)};
+    return (oct_step_mark){oct_arena_get_mark(step->scratch),
+                           oct_quant_cache_count(step->quant_cache)};
 }
 
 void oct_step_leave(oct_step *step, oct_step_mark mark) {
-    oct_shared_truncate(step->shared, mark.n_shared);
+    oct_quant_cache_truncate(step->quant_cache, mark.n_cached);
     oct_arena_release(step->scratch, mark.scratch);
 }
 

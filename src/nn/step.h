@@ -10,7 +10,7 @@
 #include "base/arena.h"
 #include "nn/module.h"
 #include "nn/weights.h"
-#include "quant/shared.h"
+#include "quant/quant_cache.h"
 
 typedef enum oct_save { OCT_SAVE_NOTHING, OCT_SAVE_FOR_BACKWARD } oct_save;
 
@@ -29,8 +29,8 @@ typedef struct oct_unit_hooks {
 
 struct oct_step {
     oct_arena *saved, *scratch;
-    oct_weights *weights; /* where modules get their weights from; not owned */
-    oct_shared *shared;   /* quantizations that siblings share */
+    oct_weights *weights;         /* where modules get their weights from; not owned */
+    oct_quant_cache *quant_cache; /* quantizations that siblings share */
     oct_dtype
         activation; /* OCT_BF16 or OCT_F32: dtype of activations and of high-precision weights */
     oct_dtype gradient; /* what a weight's gradient is rounded to, once a micro-batch, before it is
@@ -48,10 +48,10 @@ struct oct_step {
 
 typedef struct oct_step_mark {
     oct_arena_mark scratch;
-    size_t n_shared;
+    size_t n_cached;
 } oct_step_mark;
 
-/* Owns the two arenas and the share table. Gradients aren't rounded unless `gradient` is set. */
+/* Owns the two arenas and the cache of quantizations. Gradients aren't rounded unless `gradient` is set. */
 oct_status oct_step_create(oct_weights *weights, oct_dtype activation, oct_step **out);
 void oct_step_destroy(oct_step *step);
 

@@ -193,7 +193,7 @@ static inline void bench_check(bench *b, double tolerance) {
     oct_free(once);
     oct_free(params);
     assert_int_equal(oct_arena_used_bytes(b->step->scratch), 0);
-    assert_int_equal(oct_shared_count(b->step->shared), 0);
+    assert_int_equal(oct_quant_cache_count(b->step->quant_cache), 0);
 }
 
 /* All of a bench's life from the creation of the module on. */

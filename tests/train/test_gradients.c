@@ -516,7 +516,7 @@ static void given_refused_memory_a_step_fails_and_the_next_one_works(void **stat
         assert_int_equal(status, OCT_NO_MEMORY);
         assert_int_equal(oct_arena_used_bytes(l.step->saved), 0);
         assert_int_equal(oct_arena_used_bytes(l.step->scratch), 0);
-        assert_int_equal(oct_shared_count(l.step->shared), 0);
+        assert_int_equal(oct_quant_cache_count(l.step->quant_cache), 0);
     }
     assert_true(n_failures > 5);
     lab_train(&l);

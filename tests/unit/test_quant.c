@@ -13,7 +13,7 @@
 #include "base/thread.h"
 #include "exact.h"
 #include "quant/qmatrix.h"
-#include "quant/shared.h"
+#include "quant/quant_cache.h"
 
 static oct_recipe parse(const char *name) {
     oct_recipe recipe;
@@ -160,24 +160,24 @@ static void given_siblings_one_tensor_is_quantized_once(void **state) {
     float *data = draw(40, 40, 9);
     oct_arena *arena = oct_arena_create();
     oct_arena *const arenas[2] = {arena, arena};
-    oct_shared *shared;
-    assert_int_equal(oct_shared_create(&shared), OCT_OK);
+    oct_quant_cache *cache;
+    assert_int_equal(oct_quant_cache_create(&cache), OCT_OK);
     oct_tensor x = oct_tensor_2d(OCT_F32, 40, 40, data);
     x.id = 3;
     oct_quantized a, b, c, d;
-    oct_shared_quantize(shared, &x, &recipe, OCT_ROLE_INPUT, OCT_ALONG_BOTH, arenas, NULL, &a);
-    oct_shared_quantize(shared, &x, &recipe, OCT_ROLE_INPUT, OCT_ALONG_1, arenas, NULL, &b);
-    oct_shared_quantize(shared, &x, &other, OCT_ROLE_INPUT, OCT_ALONG_1, arenas, NULL, &c);
+    oct_quant_cache_quantize(cache, &x, &recipe, OCT_ROLE_INPUT, OCT_ALONG_BOTH, arenas, NULL, &a);
+    oct_quant_cache_quantize(cache, &x, &recipe, OCT_ROLE_INPUT, OCT_ALONG_1, arenas, NULL, &b);
+    oct_quant_cache_quantize(cache, &x, &other, OCT_ROLE_INPUT, OCT_ALONG_1, arenas, NULL, &c);
     assert_ptr_equal(a.along[1].codes, b.along[1].codes);
     assert_ptr_not_equal(a.along[1].codes, c.along[1].codes);
-    oct_shared_truncate(shared, 0);
-    oct_shared_quantize(shared, &x, &recipe, OCT_ROLE_INPUT, OCT_ALONG_BOTH, arenas, NULL, &d);
+    oct_quant_cache_truncate(cache, 0);
+    oct_quant_cache_quantize(cache, &x, &recipe, OCT_ROLE_INPUT, OCT_ALONG_BOTH, arenas, NULL, &d);
     assert_ptr_not_equal(a.along[1].codes, d.along[1].codes);
     x.id = 0;
-    oct_shared_quantize(shared, &x, &recipe, OCT_ROLE_INPUT, OCT_ALONG_1, arenas, NULL, &b);
-    oct_shared_quantize(shared, &x, &recipe, OCT_ROLE_INPUT, OCT_ALONG_1, arenas, NULL, &c);
+    oct_quant_cache_quantize(cache, &x, &recipe, OCT_ROLE_INPUT, OCT_ALONG_1, arenas, NULL, &b);
+    oct_quant_cache_quantize(cache, &x, &recipe, OCT_ROLE_INPUT, OCT_ALONG_1, arenas, NULL, &c);
     assert_ptr_not_equal(b.along[1].codes, c.along[1].codes);
-    oct_shared_destroy(shared);
+    oct_quant_cache_destroy(cache);
     oct_arena_destroy(arena);
     oct_free(data);
 }

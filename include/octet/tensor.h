@@ -46,7 +46,6 @@ typedef struct oct_tensor {
 
 OCT_API oct_tensor oct_tensor_1d(oct_dtype dtype, int64_t n, void *data);
 OCT_API oct_tensor oct_tensor_2d(oct_dtype dtype, int64_t rows, int64_t cols, void *data);
-OCT_API oct_tensor oct_tensor_3d(oct_dtype dtype, int64_t a, int64_t b, int64_t c, void *data);
 OCT_API int64_t oct_tensor_elements(const oct_tensor *tensor);
 OCT_API size_t oct_tensor_bytes(const oct_tensor *tensor);
 /* The product of all dimensions but the last, and the last: any tensor read as a matrix. */

@@ -18,7 +18,7 @@ typedef struct header {
     char padding[OCT_ALIGNMENT - sizeof(size_t)];
 } header;
 
-static atomic_size_t live_bytes, peak_bytes;
+static atomic_size_t live_bytes;
 static _Atomic int64_t fail_countdown;
 
 static bool told_to_fail(void) {
@@ -28,13 +28,6 @@ static bool told_to_fail(void) {
     while (left > 1 && !atomic_compare_exchange_weak(&fail_countdown, &left, left - 1)) {
     }
     return left == 1;
-}
-
-static void count(size_t n_bytes) {
-    size_t now = atomic_fetch_add(&live_bytes, n_bytes) + n_bytes;
-    size_t peak = atomic_load(&peak_bytes);
-    while (now > peak && !atomic_compare_exchange_weak(&peak_bytes, &peak, now)) {
-    }
 }
 
 /* A large block asks for huge pages, which Linux gives by default only to those that ask: matrix
@@ -61,7 +54,7 @@ void *oct_malloc(size_t n_bytes) {
     if (!h)
         return NULL;
     h->n_bytes = n_bytes;
-    count(n_bytes);
+    atomic_fetch_add(&live_bytes, n_bytes);
     return h + 1;
 }
 
@@ -120,10 +113,6 @@ void oct_free(void *block) {
 
 size_t oct_alloc_live_bytes(void) {
     return atomic_load(&live_bytes);
-}
-
-size_t oct_alloc_peak_bytes(void) {
-    return atomic_load(&peak_bytes);
 }
 
 void oct_alloc_fail_at(int64_t n) {

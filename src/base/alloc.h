@@ -1,5 +1,5 @@
 /* The only door to the heap. Every block is 64-byte aligned (a cache line and a vector register)
- * and counted, so that peak memory can be reported and tests can make the n-th allocation fail. All
+ * and counted, so that tests find what is lost and can make the n-th allocation fail. All
  * functions are thread-safe. A request of 0 bytes gives a unique non-NULL block. */
 #ifndef OCT_BASE_ALLOC_H
 #define OCT_BASE_ALLOC_H
@@ -18,9 +18,8 @@ char *oct_strdup(const char *text);
 char *oct_strndup(const char *text, size_t length);
 void oct_free(void *block); /* NULL is fine */
 
-/* Bytes in live blocks now and at most so far, headers not counted. */
+/* Bytes in live blocks, headers not counted. */
 size_t oct_alloc_live_bytes(void);
-size_t oct_alloc_peak_bytes(void);
 
 /* Tests: the n-th allocation from now (1 = the next) and all later ones fail; 0 turns it off. */
 void oct_alloc_fail_at(int64_t n);

@@ -19,7 +19,7 @@ struct oct_arena {
     chunk *chunks;
     size_t n_chunks, capacity;
     size_t current; /* index of the chunk that allocations come from; later chunks are empty */
-    size_t used_bytes, peak_bytes;
+    size_t used_bytes;
     size_t min_chunk_bytes;
 };
 
@@ -80,8 +80,6 @@ void *oct_arena_alloc(oct_arena *arena, size_t n_bytes) {
     void *block = c->data + c->used;
     c->used += size;
     arena->used_bytes += size;
-    if (arena->used_bytes > arena->peak_bytes)
-        arena->peak_bytes = arena->used_bytes;
     return block;
 }
 
@@ -111,8 +109,4 @@ void oct_arena_release(oct_arena *arena, oct_arena_mark mark) {
 
 size_t oct_arena_used_bytes(const oct_arena *arena) {
     return arena->used_bytes;
-}
-
-size_t oct_arena_peak_bytes(const oct_arena *arena) {
-    return arena->peak_bytes;
 }

@@ -29,6 +29,5 @@ oct_arena_mark oct_arena_get_mark(const oct_arena *arena);
 void oct_arena_release(oct_arena *arena, oct_arena_mark mark);
 
 size_t oct_arena_used_bytes(const oct_arena *arena);
-size_t oct_arena_peak_bytes(const oct_arena *arena); /* largest used_bytes so far */
 
 #endif

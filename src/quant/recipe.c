@@ -50,7 +50,8 @@ static const struct short_name {
 };
 #define N_SHORT_NAMES (sizeof short_names / sizeof short_names[0])
 
-const char *oct_recipe_list(void) {
+/* One line for users: every accepted recipe. */
+static const char *known_recipes(void) {
     return "mxfp8, mxfp8-32x32, mxfp8_cublas, mxfp8_cublas_rceil, hif8, hif8_full_range, "
            "hif8_15_224, delayed_hif8_pertensor, or "
            "<strategy>_<granularity>_<inputs>_<weights>_<grads>: dynamic or delayed per_tensor "
@@ -72,7 +73,7 @@ static oct_status refuse(const char *name, const char *what, const char *const *
     const char *near = oct_nearest_name(name, names, n);
     return oct_fail(err, OCT_INVALID, "recipe \"%.100s\": %s%s%s%s; expected %s%s", name, what,
                     near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "", others,
-                    oct_recipe_list());
+                    known_recipes());
 }
 
 static bool parse_format(const char *text, oct_dtype *format) {

@@ -70,7 +70,4 @@ static inline oct_scale_mode oct_recipe_scale_mode(const oct_recipe *recipe, oct
     return wgrad ? recipe->wgrad_scale_mode : recipe->scale_mode;
 }
 
-/* One line for users: every accepted recipe. */
-const char *oct_recipe_list(void);
-
 #endif

@@ -28,10 +28,6 @@ oct_tensor oct_tensor_2d(oct_dtype dtype, int64_t rows, int64_t cols, void *data
     return (oct_tensor){.dtype = dtype, .n_dims = 2, .shape = {rows, cols}, .data = data};
 }
 
-oct_tensor oct_tensor_3d(oct_dtype dtype, int64_t a, int64_t b, int64_t c, void *data) {
-    return (oct_tensor){.dtype = dtype, .n_dims = 3, .shape = {a, b, c}, .data = data};
-}
-
 int64_t oct_tensor_elements(const oct_tensor *tensor) {
     int64_t n = 1;
     for (int i = 0; i < tensor->n_dims; i++)

@@ -81,8 +81,9 @@ static void given_a_dtype_its_size_and_name_are_known(void **state) {
 static void given_a_shape_views_know_their_elements_bytes_rows_and_columns(void **state) {
     (void)state;
     float x[24];
-    const oct_tensor views[] = {oct_tensor_1d(OCT_F32, 24, x), oct_tensor_2d(OCT_F32, 4, 6, x),
-                                oct_tensor_3d(OCT_BF16, 2, 3, 4, x)};
+    const oct_tensor views[] = {oct_tensor_1d(OCT_F32, 24, x),
+                                oct_tensor_2d(OCT_F32, 4, 6, x),
+                                {.dtype = OCT_BF16, .n_dims = 3, .shape = {2, 3, 4}, .data = x}};
     static const int64_t rows[] = {1, 4, 6}, cols[] = {24, 6, 4}, bytes[] = {96, 96, 48};
     for (int i = 0; i < 3; i++) {
         assert_int_equal(views[i].n_dims, i + 1);

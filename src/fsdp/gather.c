@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "op/elementwise.h"
+#include "quant/matrix_amax.h"
 
 #define ALIGNMENT ((size_t)64)
 

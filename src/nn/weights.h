@@ -9,7 +9,7 @@
 #define OCT_NN_WEIGHTS_H
 
 #include "nn/module.h"
-#include "quant/qmatrix.h"
+#include "quant/quantize.h"
 
 /* Entries are keyed by the parameter's address: destroy the weights before the parameters. One
  * thread drives it. */

@@ -12,8 +12,6 @@
 
 #include "base/arena.h"
 #include "kernel/gemm.h"
-#include "kernel/quantize.h"
-#include "quant/delayed.h"
 #include "quant/recipe.h"
 
 typedef struct oct_qmatrix {
@@ -50,31 +48,12 @@ oct_qmatrix oct_qmatrix_shape(const oct_recipe *recipe, oct_role role, int64_t r
                               int dim);
 size_t oct_qmatrix_scale_bytes(const oct_qmatrix *q);
 
-/* The largest magnitude of a matrix, and of each of its columns (out: cols): 0 of nothing, Inf when
- * an element is NaN or Inf. Rounded to recipe->weight_source, they are what the quantizer itself
- * finds of a weight, so that maxima over shards give the scales of the whole. OCT_NO_MEMORY is the
- * only failure. */
-oct_status oct_matrix_amax(const oct_matrix_view *x, oct_arena *scratch, float *amax);
-void oct_matrix_column_amaxes(const oct_matrix_view *x, float *out);
-
-/* Quantizes `x` (F32 or BF16) for `role`, threads over blocks of rows, in one read where both
- * copies are asked for. The copy for dimension d comes from arenas[d] (they may be the same; a
- * shared copy comes from arenas[0], since that is the one kept for backward). Elements of an F32
- * weight are rounded to recipe->weight_source first, in passing. `amax` (NULL:
- * dynamic) may replace the tensor's amax in per-tensor recipes: delayed scaling, the reduced amax
- * of a sharded tensor. OCT_NO_MEMORY is the only failure. */
-oct_status oct_quantize(const oct_matrix_view *x, const oct_recipe *recipe, oct_role role,
-                        oct_along which, oct_arena *const arenas[2], oct_amax *amax,
-                        oct_quantized *out);
-
-/* The same for each group of rows by itself (offsets[g] .. offsets[g+1]-1 of x; any may be empty):
- * out[g] is, bit for bit, what oct_quantize gives for the group alone, so blocks never straddle
- * groups and each has a scale of its own; an empty one has scale 1. One pass, threads over blocks
- * of rows of all groups. amax->seen is the largest of the groups'. Per tensor, recipe->groups may
- * say that groups share scales; with OCT_GROUPS_EQUAL x is contiguous (ld = cols). */
-oct_status oct_quantize_groups(const oct_matrix_view *x, const int64_t *offsets, int64_t n_groups,
-                               const oct_recipe *recipe, oct_role role, oct_along which,
-                               oct_arena *const arenas[2], oct_amax *amax, oct_quantized *out);
+/* Describes and allocates the copies that are wanted of a (rows, cols) source; the one for
+ * dimension d in arenas[d], one that serves both in arenas[0]. OCT_NO_MEMORY is the only failure.
+ */
+oct_status oct_quantized_allocate(const oct_recipe *recipe, oct_role role, oct_along which,
+                                  int64_t rows, int64_t cols, oct_arena *const arenas[2],
+                                  oct_quantized *out);
 
 /* The operand whose rows are the other dimension and whose k is `dim` of the source. */
 oct_operand oct_quantized_operand(const oct_quantized *q, int dim);

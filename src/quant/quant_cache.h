@@ -7,7 +7,7 @@
 #include <octet/status.h>
 #include <stddef.h>
 
-#include "quant/qmatrix.h"
+#include "quant/quantize.h"
 
 typedef struct oct_quant_cache oct_quant_cache;
 

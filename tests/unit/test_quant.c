@@ -12,7 +12,7 @@
 #include "base/rng.h"
 #include "base/thread.h"
 #include "exact.h"
-#include "quant/qmatrix.h"
+#include "quant/quantize.h"
 #include "quant/quant_cache.h"
 
 static oct_recipe parse(const char *name) {

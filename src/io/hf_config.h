@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/strbuf.h"
 #include "model/layer_set.h"
 
 #define OCT_HF_NAME_SIZE 64 /* architectures[0], dtype */
@@ -135,10 +136,12 @@ bool oct_hf_config_has_experts(const oct_hf_config *config, int64_t layer);
 oct_status oct_hf_end_tokens(const char *folder, const oct_hf_config *config,
                              int64_t ids[OCT_HF_MAX_ENDS], int64_t *n, oct_error *err);
 
-/* Writes `folder`/config.json with the fields that the model type uses. `extra_json` (NULL: none)
- * is an object whose keys are added. A quantization isn't written: the caller's extra_json says it.
- * By temporary name and rename. */
-oct_status oct_hf_config_write(const char *folder, const oct_hf_config *config,
-                               const char *extra_json, oct_error *err);
+/* What transformers' class has where config.json says nothing. */
+oct_hf_config oct_hf_defaults(oct_hf_family family);
+
+/* The text of a config.json with the fields that the model type uses, in spellings that
+ * transformers 4 and 5 read. Not the quantization, which is the writer's of the weights. Check
+ * to->failed after. */
+void oct_hf_config_put(oct_strbuf *to, const oct_hf_config *config);
 
 #endif

@@ -2,9 +2,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/alloc.h"
-#include "base/fs.h"
-#include "io/file_sink.h"
 #include "io/hf_fields.h"
 
 static void put_key(oct_strbuf *to, const char *key) {
@@ -88,8 +85,9 @@ static void put_ends(oct_strbuf *to, const oct_hf_config *c) {
         oct_strbuf_puts(to, "]");
 }
 
-static void put_config(oct_strbuf *to, const oct_hf_config *c) {
+void oct_hf_config_put(oct_strbuf *to, const oct_hf_config *c) {
     oct_hf_fields fields = oct_hf_root_fields();
+    oct_strbuf_puts(to, "{");
     put_key(to, "model_type");
     oct_json_put_string(to, oct_hf_family_name(c->family));
     if (c->architecture[0]) {
@@ -118,48 +116,5 @@ static void put_config(oct_strbuf *to, const oct_hf_config *c) {
         oct_json_put_string(to, c->scoring_func == OCT_HF_SCORING_SIGMOID ? "sigmoid" : "softmax");
     }
     put_rope(to, c);
-}
-
-/* The keys of the caller's object, as they are. */
-static oct_status put_extra(oct_strbuf *to, const char *extra_json, oct_error *err) {
-    json_t *extra = NULL, *value;
-    const char *key;
-    oct_status status =
-        oct_json_parse(extra_json, strlen(extra_json), "config.json: extra keys", &extra, err);
-    if (status)
-        return status;
-    json_object_foreach(extra, key, value) {
-        char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
-        put_key(to, key);
-        if (text)
-            oct_strbuf_puts(to, text);
-        to->failed |= !text;
-        json_free_t release;
-        json_get_alloc_funcs(NULL, &release);
-        release(text);
-    }
-    json_decref(extra);
-    return OCT_OK;
-}
-
-oct_status oct_hf_config_write(const char *folder, const oct_hf_config *config,
-                               const char *extra_json, oct_error *err) {
-    oct_strbuf text = {0};
-    oct_hf_config back;
-    char *path = oct_path_join(folder, "config.json");
-    oct_status status = path ? OCT_OK : oct_fail_memory(err);
-    oct_strbuf_puts(&text, "{");
-    put_config(&text, config);
-    if (!status && extra_json)
-        status = put_extra(&text, extra_json, err);
-    oct_strbuf_puts(&text, "\n}\n");
-    if (!status && text.failed)
-        status = oct_fail_memory(err);
-    if (!status) /* what can't be read back must not be written */
-        status = oct_hf_config_parse(text.text, text.length, path, &back, err);
-    if (!status)
-        status = oct_file_sink_put(path, text.text, text.length, NULL, err);
-    oct_strbuf_free(&text);
-    oct_free(path);
-    return status;
+    oct_strbuf_puts(to, "\n}\n");
 }

@@ -37,9 +37,6 @@ typedef struct oct_hf_fields {
     size_t n;
 } oct_hf_fields;
 
-/* What transformers' class has where config.json says nothing. */
-oct_hf_config oct_hf_defaults(oct_hf_family family);
-
 /* Those of the root, and those of rope_scaling or rope_parameters for a type. */
 oct_hf_fields oct_hf_root_fields(void);
 oct_hf_fields oct_hf_rope_fields(oct_hf_rope_type type);

@@ -254,6 +254,54 @@ void oct_json_put_real(oct_strbuf *to, double value) {
     oct_strbuf_puts(to, text);
 }
 
+static void put_members(oct_strbuf *to, const json_t *object, int indent) {
+    const char *key, *comma = "";
+    json_t *member;
+    oct_strbuf_puts(to, "{");
+    json_object_foreach((json_t *)(uintptr_t)object, key, member) {
+        oct_strbuf_printf(to, "%s\n%*s", comma, indent, "");
+        oct_json_put_string(to, key);
+        oct_strbuf_puts(to, ": ");
+        oct_json_put(to, member, indent + 2);
+        comma = ",";
+    }
+    if (*comma)
+        oct_strbuf_printf(to, "\n%*s", indent - 2, "");
+    oct_strbuf_puts(to, "}");
+}
+
+void oct_json_put(oct_strbuf *to, const json_t *value, int indent) {
+    switch (json_typeof(value)) {
+    case JSON_OBJECT:
+        put_members(to, value, indent);
+        return;
+    case JSON_ARRAY:
+        oct_strbuf_puts(to, "[");
+        for (size_t i = 0; i < json_array_size(value); i++) {
+            oct_strbuf_puts(to, i ? ", " : "");
+            oct_json_put(to, json_array_get(value, i), indent);
+        }
+        oct_strbuf_puts(to, "]");
+        return;
+    case JSON_STRING:
+        oct_json_put_string(to, json_string_value(value));
+        return;
+    case JSON_INTEGER:
+        oct_strbuf_printf(to, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+        return;
+    case JSON_REAL:
+        oct_json_put_real(to, json_real_value(value));
+        return;
+    case JSON_TRUE:
+    case JSON_FALSE:
+        oct_strbuf_puts(to, json_is_true(value) ? "true" : "false");
+        return;
+    case JSON_NULL:
+        oct_strbuf_puts(to, "null");
+        return;
+    }
+}
+
 bool oct_is_plain_file_name(const char *name) {
     return name[0] && !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
 }

@@ -45,6 +45,9 @@ const char *oct_json_kind(const json_t *value);
 void oct_json_put_string(oct_strbuf *to, const char *text);
 /* The shortest decimal that reads back as `value`, whatever the locale; null when not finite. */
 void oct_json_put_real(oct_strbuf *to, double value);
+/* Any value, in the order that its members were read in; an object's members on lines of their own,
+ * the outermost by `indent` columns, lists on one. */
+void oct_json_put(oct_strbuf *to, const json_t *value, int indent);
 
 /* A name of a file in a folder and nothing else: not empty, no '/', not "." or "..". */
 bool oct_is_plain_file_name(const char *name);

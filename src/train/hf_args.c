@@ -105,18 +105,24 @@ static oct_status fail_here(const char *folder, const oct_error *cause, oct_erro
     return oct_fail(err, cause->status, "%s/config.json: %s", folder, cause->message);
 }
 
+oct_status oct_setup_model_args_of_config(const oct_hf_config *config, oct_model_args *args,
+                                          oct_error *err) {
+    const char *name = model_of(config->family);
+    /* A flavor gives what config.json doesn't say: how parameters start. */
+    oct_status status = oct_model_args_flavor(name, oct_model_flavors(name)[0], args, err);
+    if (status == OCT_OK)
+        set_all(config, args);
+    return status;
+}
+
 oct_status oct_setup_model_args_from_hf(const char *folder, oct_model_args *args, oct_error *err) {
     oct_hf_config config;
     oct_error cause = {0};
     oct_status status = oct_hf_config_read(folder, &config, err);
+    if (status == OCT_OK)
+        status = oct_setup_model_args_of_config(&config, args, err);
     if (status != OCT_OK)
         return status;
-    const char *name = model_of(config.family);
-    /* A flavor gives what config.json doesn't say: how parameters start. */
-    status = oct_model_args_flavor(name, oct_model_flavors(name)[0], args, err);
-    if (status != OCT_OK)
-        return status;
-    set_all(&config, args);
     oct_model_args resolved = *args;
     if (oct_model_args_resolve(&resolved, &cause) != OCT_OK)
         return fail_here(folder, &cause, err);
@@ -216,7 +222,7 @@ static oct_model_args spelled_out(const oct_model_args *args) {
 }
 
 static bool is_asked_for(const oct_job *job, const char *name) {
-    const oct_value *item = job->model.args ? job->model.args->items.first : NULL;
+    const oct_value *item = job && job->model.args ? job->model.args->items.first : NULL;
     for (; item; item = item->next)
         if (oct_model_args_is(item->key, name))
             return true;
@@ -235,8 +241,10 @@ static void compare(const oct_job *job, const char *name, const char *there, con
                           here);
 }
 
-static void compare_all(const oct_job *job, const oct_model_args *there, const oct_model_args *here,
-                        oct_strbuf *to) {
+static void compare_all(const oct_job *job, const oct_model_args *at_there,
+                        const oct_model_args *at_here, oct_strbuf *to) {
+    const oct_model_args all_there = spelled_out(at_there), all_here = spelled_out(at_here);
+    const oct_model_args *there = &all_there, *here = &all_here;
     const char *name;
     for (size_t i = 0; (name = oct_model_args_name(i)); i++) {
         oct_strbuf a = {0}, b = {0};
@@ -252,6 +260,11 @@ static void compare_all(const oct_job *job, const oct_model_args *there, const o
     }
 }
 
+void oct_setup_compare_args(const oct_model_args *there, const oct_model_args *here,
+                            oct_strbuf *to) {
+    compare_all(NULL, there, here, to);
+}
+
 static oct_status has_config(const char *folder, bool *exists, oct_error *err) {
     char *path = oct_path_join(folder, "config.json");
     *exists = path && oct_path_exists(path);
@@ -261,7 +274,7 @@ static oct_status has_config(const char *folder, bool *exists, oct_error *err) {
 
 oct_status oct_setup_check_hf(const char *folder, const oct_job *job, const oct_model_args *args,
                               oct_error *err) {
-    oct_model_args there, here;
+    oct_model_args there;
     oct_strbuf list = {0};
     bool exists;
     oct_status status = has_config(folder, &exists, err);
@@ -278,9 +291,7 @@ oct_status oct_setup_check_hf(const char *folder, const oct_job *job, const oct_
         status = oct_model_args_resolve(&there, err);
     if (status != OCT_OK)
         return status;
-    there = spelled_out(&there);
-    here = spelled_out(args);
-    compare_all(job, &there, &here, &list);
+    compare_all(job, &there, args, &list);
     if (list.failed)
         status = oct_fail_memory(err);
     else if (list.length)

@@ -4,6 +4,7 @@
 
 #include <octet/status.h>
 
+#include "base/strbuf.h"
 #include "config/job.h"
 #include "io/hf_config.h"
 #include "model/args.h"
@@ -12,6 +13,15 @@
  * length, as in transformers; a router's bias stays what it is. OCT_INVALID: what
  * oct_hf_config_read refuses, or a model that octet can't build. */
 oct_status oct_setup_model_args_from_hf(const char *folder, oct_model_args *args, oct_error *err);
+
+/* The same of what was read already; OCT_NO_MEMORY and the like are all that fails. */
+oct_status oct_setup_model_args_of_config(const oct_hf_config *config, oct_model_args *args,
+                                          oct_error *err);
+
+/* Appends what of two resolved models a config.json can say and isn't the same: "dim is 64 there
+ * and 32 here, ..."; nothing: they compute the same. Check to->failed after. */
+void oct_setup_compare_args(const oct_model_args *there, const oct_model_args *here,
+                            oct_strbuf *to);
 
 /* Holds `folder`/config.json against the resolved arguments of a job: all that the file says of the
  * model must be what they say. Not whether yarn is in force: a flavor keeps torchtitan's rule.

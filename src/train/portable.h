@@ -3,7 +3,6 @@
 #ifndef OCT_TRAIN_PORTABLE_H
 #define OCT_TRAIN_PORTABLE_H
 
-#include "base/strbuf.h"
 #include "io/checkpoint.h"
 #include "model/args.h"
 
@@ -15,18 +14,15 @@ typedef struct oct_portable {
     size_t n;
 } oct_portable;
 
-/* Reads the files of the tokenizer at `path`, as oct_tokenizer_load takes it (NULL: none), and
- * writes config.json's text, where Hugging Face has words for the model. */
-oct_status oct_portable_read(const char *tokenizer, const oct_model_args *args,
-                             oct_portable *portable, oct_error *err);
+/* Reads the files of the tokenizer at `path`, as oct_tokenizer_load takes it. */
+oct_status oct_portable_read_tokenizer(const char *path, oct_portable *portable, oct_error *err);
+/* Adds config.json, where Hugging Face has words for the model; the arguments are those of
+ * oct_hf_words_put. */
+oct_status oct_portable_put_words(const oct_model_args *args, const char *origin, const char *dtype,
+                                  oct_portable *portable, oct_error *err);
 void oct_portable_free(oct_portable *portable);
 
 /* The name of the tokenizer's file, or NULL. */
 const char *oct_portable_tokenizer(const oct_portable *portable);
-
-/* The text of config.json for resolved arguments: what transformers computes the same from, in the
- * order of rotated rows that transformers has. False, and nothing appended: it has no words for
- * such a model. Check to->failed after. */
-bool oct_portable_put_config(const oct_model_args *args, oct_strbuf *to);
 
 #endif

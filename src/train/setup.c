@@ -107,6 +107,19 @@ static oct_status base_args(const oct_job *job, oct_model_args *args, oct_error 
     return oct_setup_fail_at(job, key, &cause, err);
 }
 
+char *oct_setup_hf_config_path(const oct_job *job) {
+    const char *folder = NULL;
+    if (job->checkpoint.initial_load_in_hf)
+        folder = job->checkpoint.initial_load_path;
+    else if (!*job->model.flavor && job->form == OCT_JOB_MINDSPEED)
+        folder = job->model.hf_assets_path;
+    char *path = folder ? oct_path_join(folder, "config.json") : NULL;
+    if (path && oct_path_is_folder(folder) && oct_path_exists(path))
+        return path;
+    oct_free(path);
+    return NULL;
+}
+
 oct_status oct_setup_own_args(const oct_job *job, oct_model_args *args, oct_error *err) {
     oct_status status = OCT_OK;
     const oct_value *item = job->model.args ? job->model.args->items.first : NULL;

@@ -23,6 +23,10 @@ oct_status oct_setup_own_args(const oct_job *job, oct_model_args *args, oct_erro
  * with [model.args] applied and room for training.seq_len positions; resolved. */
 oct_status oct_setup_model_args(const oct_job *job, oct_model_args *args, oct_error *err);
 
+/* The config.json that the job's model has from a Hugging Face folder: that of the initial weights,
+ * or of the dimensions (oct_free); NULL: none, or memory is refused. */
+char *oct_setup_hf_config_path(const oct_job *job);
+
 /* What activations are computed in: training.mixed_precision_param. */
 oct_dtype oct_setup_activation(const oct_job *job);
 

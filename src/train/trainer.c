@@ -193,13 +193,25 @@ static oct_status setup_documents(const oct_trainer *t, oct_error *err) {
     return OCT_OK;
 }
 
+/* What checkpoints carry; a model that began as a Hugging Face folder's keeps its words. */
+static oct_status read_files(oct_trainer *t, oct_error *err) {
+    char *origin = oct_setup_hf_config_path(t->job);
+    oct_status status =
+        t->tokenizer ? oct_portable_read_tokenizer(oct_setup_tokenizer_path(t->job), &t->files, err)
+                     : OCT_OK;
+    if (status == OCT_OK)
+        status =
+            oct_portable_put_words(oct_model_get_args(t->model), origin, "float32", &t->files, err);
+    oct_free(origin);
+    return status;
+}
+
 static oct_status open_data(oct_trainer *t, oct_error *err) {
     int64_t vocab_size = oct_model_get_args(t->model)->vocab_size;
     char *cache = NULL;
     oct_status status = oct_setup_tokenizer(t->job, vocab_size, &t->tokenizer, err);
     if (status == OCT_OK && t->ranks.rank == 0)
-        status = oct_portable_read(t->tokenizer ? oct_setup_tokenizer_path(t->job) : NULL,
-                                   oct_model_get_args(t->model), &t->files, err);
+        status = read_files(t, err);
     if (status != OCT_OK)
         return status;
     if (!t->options.cache_folder) {

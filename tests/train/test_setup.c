@@ -9,6 +9,7 @@
 #include "train/hf_model.h"
 #include "train/inference.h"
 #include "model/args_list.h"
+#include "train/hf_words.h"
 #include "train/portable.h"
 #include "train/ranks.h"
 #include "train/setup.h"
@@ -456,7 +457,8 @@ static void check_config(const workshop *w, oct_model_args *args) {
     const char *name;
     if (oct_model_args_resolve(args, &err) != OCT_OK)
         fail_msg("%s", err.message);
-    assert_true(oct_portable_put_config(args, &text));
+    assert_int_equal(oct_hf_words_put(args, NULL, "float32", &text, NULL), OCT_OK);
+    assert_true(text.length > 0);
     workshop_path(w, "config.json", path);
     assert_int_equal(oct_file_write(path, text.text, text.length, NULL), OCT_OK);
     oct_strbuf_free(&text);
@@ -493,11 +495,12 @@ static void given_a_model_without_words_there_is_no_config(void **state) {
     oct_model_args args;
     oct_strbuf text = {0};
     assert_int_equal(oct_model_args_flavor("llama3", "demo", &args, NULL), OCT_OK);
+    assert_int_equal(oct_model_args_resolve(&args, NULL), OCT_OK);
     args.qk_norm = true;
-    assert_false(oct_portable_put_config(&args, &text));
+    assert_int_equal(oct_hf_words_put(&args, NULL, "float32", &text, NULL), OCT_OK);
     args.qk_norm = false;
-    oct_layer_set_add(&args.windowed, 1);
-    assert_false(oct_portable_put_config(&args, &text));
+    args.mlp_bias = args.qkv_bias = true;
+    assert_int_equal(oct_hf_words_put(&args, NULL, "float32", &text, NULL), OCT_OK);
     assert_int_equal(text.length, 0);
 }
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -256,4 +257,17 @@ char *oct_path_join(const char *folder, const char *name) {
     joined[a] = '/';
     memcpy(joined + a + 1, name, b + 1);
     return joined;
+}
+
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *place) {
+    (void)st;
+    (void)kind;
+    (void)place;
+    return remove(path);
+}
+
+oct_status oct_remove_tree(const char *path, oct_error *err) {
+    if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0 && errno != ENOENT)
+        return oct_fail(err, OCT_FAILED, "%s: can't be removed: %s", path, strerror(errno));
+    return OCT_OK;
 }

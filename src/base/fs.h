@@ -43,6 +43,8 @@ size_t oct_path_existing(const char *path);
 /* Removes the folder and its parents as far as they are empty, but none within the first `n_kept`
  * bytes: with what oct_path_existing said before, this undoes oct_make_folders. */
 void oct_remove_folders(const char *path, size_t n_kept);
+/* Deletes a file or a folder with all below it; symbolic links aren't followed. */
+oct_status oct_remove_tree(const char *path, oct_error *err);
 /* fsync of a folder, so that a rename in it survives a crash. */
 oct_status oct_folder_sync(const char *path, oct_error *err);
 bool oct_path_exists(const char *path);

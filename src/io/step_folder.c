@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -79,19 +78,6 @@ char *oct_step_folder_path(const char *folder, int64_t step, const char *suffix)
     else
         snprintf(name, sizeof name, "step-%" PRId64, step);
     return oct_path_join(folder, name);
-}
-
-static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *place) {
-    (void)st;
-    (void)kind;
-    (void)place;
-    return remove(path);
-}
-
-oct_status oct_remove_tree(const char *path, oct_error *err) {
-    if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0 && errno != ENOENT)
-        return oct_fail(err, OCT_FAILED, "%s: can't be removed: %s", path, strerror(errno));
-    return OCT_OK;
 }
 
 oct_status oct_step_folder_remove(const char *folder, int64_t step, oct_error *err) {

@@ -22,7 +22,5 @@ oct_status oct_step_folder_publish(const char *folder, int64_t step, const char 
 oct_status oct_step_folder_remove(const char *folder, int64_t step, oct_error *err);
 /* Deletes step-*.tmp-PID and step-*.del-PID of processes that no longer run on this host. */
 void oct_step_folders_sweep(const char *folder);
-/* Deletes a file or a folder with all below it; symbolic links aren't followed. */
-oct_status oct_remove_tree(const char *path, oct_error *err);
 
 #endif

@@ -1,24 +1,11 @@
 /* Tensors of safetensors files as fp32: see hf_decode.h. */
 #include "train/hf_decode.h"
 
-#include <math.h>
 #include <octet/format.h>
 #include <string.h>
 
 #include "base/checked.h"
-
-/* IEEE 754 binary16: 5 exponent bits, 10 of mantissa. Exact. */
-static float decode_half(uint16_t bits) {
-    int exponent = bits >> 10 & 31, mantissa = bits & 1023;
-    float magnitude;
-    if (exponent == 31)
-        magnitude = mantissa ? NAN : INFINITY;
-    else if (exponent == 0)
-        magnitude = ldexpf((float)mantissa, -24);
-    else
-        magnitude = ldexpf((float)(1024 + mantissa), exponent - 25);
-    return bits >> 15 ? -magnitude : magnitude;
-}
+#include "format/f16.h"
 
 static uint16_t half_at(const unsigned char *bytes, int64_t i) {
     return (uint16_t)(bytes[2 * i] | bytes[2 * i + 1] << 8);
@@ -40,7 +27,7 @@ static float value_at(const oct_safetensors_tensor *t, int64_t i) {
     if (t->dtype == OCT_BF16)
         return oct_bf16_decode(half_at(bytes, i));
     if (t->dtype == OCT_F16)
-        return decode_half(half_at(bytes, i));
+        return oct_f16_decode(half_at(bytes, i));
     if (t->dtype == OCT_E8M0 || t->dtype == OCT_U8)
         return oct_e8m0_decode(bytes[i]);
     memcpy(&value, bytes + 4 * i, sizeof value);

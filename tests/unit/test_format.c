@@ -1,4 +1,4 @@
-/* The scalar codecs where golden vectors have no rows: bf16, the largest values; and that
+/* The scalar codecs where golden vectors have no rows: bf16, float16, the largest values; and that
  * training's codec by dtype is the one that the golden vectors check. */
 #include "story.h"
 
@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "exact.h"
+#include "format/f16.h"
 
 static float from_bits(uint32_t bits) {
     float x;
@@ -47,6 +48,47 @@ static void given_numbers_between_two_bf16_the_nearer_and_the_even_one_win(void 
             assert_int_equal(oct_bf16_encode(from_bits(bits - 1)), sign << 15 | code);
             assert_int_equal(oct_bf16_encode(from_bits(bits + 1)), sign << 15 | (code + 1));
         }
+}
+
+/* (1 + m/1024) 2^(e-15), or m/1024 2^-14; without sign. */
+static double exact_f16(uint32_t code) {
+    int e = (int)(code >> 10 & 31), m = (int)(code & 1023);
+    if (e == 31)
+        return m ? NAN : INFINITY;
+    return e ? ldexp(1 + m / 1024.0, e - 15) : ldexp(m / 1024.0, -14);
+}
+
+static void given_any_float16_its_value_is_that_of_its_fields_and_comes_back(void **state) {
+    (void)state;
+    for (uint32_t code = 0; code < 0x10000; code++) {
+        double magnitude = exact_f16(code & 0x7fff), value = code & 0x8000 ? -magnitude : magnitude;
+        double got = (double)oct_f16_decode((uint16_t)code);
+        if (isnan(value)) {
+            assert_true(isnan(got));
+            assert_true(isnan(exact_f16(oct_f16_encode((float)got) & 0x7fffu)));
+            continue;
+        }
+        assert_true(got == value && !signbit(got) == !signbit(value));
+        assert_int_equal(oct_f16_encode((float)value), code);
+    }
+}
+
+/* The middle between two is exact in fp32; beyond the largest the next step would be 65536. */
+static void given_numbers_between_two_float16_the_nearer_and_the_even_one_win(void **state) {
+    (void)state;
+    for (uint32_t code = 0; code < 0x7c00; code++)
+        for (uint32_t sign = 0; sign < 2; sign++) {
+            uint32_t even = (code + 1) & ~1u;
+            double next = code == 0x7bff ? 65536 : exact_f16(code + 1);
+            float middle = (float)((exact_f16(code) + next) / 2 * (sign ? -1 : 1));
+            assert_int_equal(oct_f16_encode(middle), sign << 15 | even);
+            assert_int_equal(oct_f16_encode(nextafterf(middle, 0)), sign << 15 | code);
+            assert_int_equal(oct_f16_encode(nextafterf(middle, sign ? -INFINITY : INFINITY)),
+                             sign << 15 | (code + 1));
+        }
+    assert_int_equal(oct_f16_encode(0x1p-149f), 0);
+    assert_int_equal(oct_f16_encode(-0x1p-149f), 0x8000);
+    assert_int_equal(oct_f16_encode(3.4e38f), 0x7c00);
 }
 
 static void given_a_format_its_largest_value_is_that_of_its_codes(void **state) {
@@ -125,6 +167,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(given_any_bf16_its_value_is_that_of_its_fields_and_comes_back),
         cmocka_unit_test(given_numbers_between_two_bf16_the_nearer_and_the_even_one_win),
+        cmocka_unit_test(given_any_float16_its_value_is_that_of_its_fields_and_comes_back),
+        cmocka_unit_test(given_numbers_between_two_float16_the_nearer_and_the_even_one_win),
         cmocka_unit_test(given_a_format_its_largest_value_is_that_of_its_codes),
         cmocka_unit_test(given_a_dtype_its_size_and_name_are_known),
         cmocka_unit_test(given_a_shape_views_know_their_elements_bytes_rows_and_columns),

@@ -10,6 +10,7 @@ oct_status cli_bench(int argc, char **argv, oct_error *err);
 oct_status cli_compare(int argc, char **argv, oct_error *err);
 oct_status cli_data(int argc, char **argv, oct_error *err);
 oct_status cli_eval(int argc, char **argv, oct_error *err);
+oct_status cli_export(int argc, char **argv, oct_error *err);
 oct_status cli_generate(int argc, char **argv, oct_error *err);
 oct_status cli_info(int argc, char **argv, oct_error *err);
 oct_status cli_plan(int argc, char **argv, oct_error *err);

@@ -121,9 +121,10 @@ static oct_model_args sayable(const oct_model_args *args) {
     return a;
 }
 
-/* Whether a config.json of this text says these arguments' model. */
+/* Whether a config.json of this text says these arguments' model; if not, and nothing is in `why`
+ * (NULL is fine) yet, that gets the differences. */
 static oct_status says(const char *text, size_t n_bytes, const char *name,
-                       const oct_model_args *args, bool *same, oct_error *err) {
+                       const oct_model_args *args, bool *same, oct_strbuf *why, oct_error *err) {
     oct_hf_config config;
     oct_model_args there, here = sayable(args);
     oct_strbuf differences = {0};
@@ -139,6 +140,8 @@ static oct_status says(const char *text, size_t n_bytes, const char *name,
     if (differences.failed)
         status = oct_fail_memory(err);
     *same = !differences.length;
+    if (differences.length && why && !why->length)
+        oct_strbuf_puts(why, differences.text);
     oct_strbuf_free(&differences);
     return status;
 }
@@ -169,7 +172,7 @@ static oct_status put_origin(const oct_model_args *args, const char *origin, con
     json_t *root = NULL;
     oct_status status = oct_file_read(origin, MAX_CONFIG_BYTES, &text, &n_bytes, err);
     if (status == OCT_OK)
-        status = says(text, n_bytes, origin, args, &same, err);
+        status = says(text, n_bytes, origin, args, &same, NULL, err);
     if (status == OCT_OK && same)
         status = oct_json_parse(text, n_bytes, origin, &root, err);
     if (root) {
@@ -191,7 +194,7 @@ static bool can_be(const oct_model_args *a, size_t word) {
 }
 
 static oct_status put_own(const oct_model_args *args, const char *dtype, oct_strbuf *to,
-                          oct_error *err) {
+                          oct_strbuf *why, oct_error *err) {
     bool same = false;
     for (size_t i = 0; i < N_WORDS; i++) {
         oct_strbuf text = {0};
@@ -201,9 +204,9 @@ static oct_status put_own(const oct_model_args *args, const char *dtype, oct_str
         oct_hf_config config = config_of(args, i);
         strcpy(config.torch_dtype, dtype);
         oct_hf_config_put(&text, &config);
-        oct_status status = text.failed
-                                ? OCT_NO_MEMORY
-                                : says(text.text, text.length, "config.json", args, &same, &cause);
+        oct_status status =
+            text.failed ? OCT_NO_MEMORY
+                        : says(text.text, text.length, "config.json", args, &same, why, &cause);
         if (status == OCT_OK && same)
             oct_strbuf_append(to, text.text, text.length);
         oct_strbuf_free(&text);
@@ -216,11 +219,11 @@ static oct_status put_own(const oct_model_args *args, const char *dtype, oct_str
 }
 
 oct_status oct_hf_words_put(const oct_model_args *args, const char *origin, const char *dtype,
-                            oct_strbuf *to, oct_error *err) {
+                            oct_strbuf *to, oct_strbuf *why, oct_error *err) {
     size_t before = to->length;
     oct_status status = origin ? put_origin(args, origin, dtype, to, err) : OCT_OK;
     if (status == OCT_OK && to->length == before)
-        status = put_own(args, dtype, to, err);
+        status = put_own(args, dtype, to, why, err);
     return status;
 }
 

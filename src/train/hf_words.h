@@ -9,10 +9,11 @@
 /* The text of a config.json, without a quantization, for resolved arguments. It is the one of
  * `origin` (a path, NULL: none) with its dtype and what isn't kept replaced, if that file says this
  * very model; else the first model type that says it when read back. Nothing is appended, and
- * OCT_OK returned, where transformers has no words for such a model. `dtype`: "float32", ...
- * OCT_INVALID: an origin that can't be read. Check to->failed after. */
+ * OCT_OK returned, where transformers has no words for such a model; `why` (NULL: not asked) then
+ * gets what is another in the nearest. `dtype`: "float32", ... OCT_INVALID: an origin that can't be
+ * read. Check failed of both after. */
 oct_status oct_hf_words_put(const oct_model_args *args, const char *origin, const char *dtype,
-                            oct_strbuf *to, oct_error *err);
+                            oct_strbuf *to, oct_strbuf *why, oct_error *err);
 
 /* What transformers computes otherwise than these arguments say, as no config.json can say it to
  * its classes; a sentence each, NULL after the last. At most OCT_HF_WORDS_MAX_LOSSES. */

@@ -71,7 +71,7 @@ oct_status oct_portable_read_tokenizer(const char *tokenizer, oct_portable *port
 oct_status oct_portable_put_words(const oct_model_args *args, const char *origin, const char *dtype,
                                   oct_portable *portable, oct_error *err) {
     oct_strbuf config = {0};
-    oct_status status = oct_hf_words_put(args, origin, dtype, &config, err);
+    oct_status status = oct_hf_words_put(args, origin, dtype, &config, NULL, err);
     if (status == OCT_OK && config.failed)
         status = oct_fail_memory(err);
     if (status == OCT_OK && config.length)

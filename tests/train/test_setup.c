@@ -457,7 +457,7 @@ static void check_config(const workshop *w, oct_model_args *args) {
     const char *name;
     if (oct_model_args_resolve(args, &err) != OCT_OK)
         fail_msg("%s", err.message);
-    assert_int_equal(oct_hf_words_put(args, NULL, "float32", &text, NULL), OCT_OK);
+    assert_int_equal(oct_hf_words_put(args, NULL, "float32", &text, NULL, NULL), OCT_OK);
     assert_true(text.length > 0);
     workshop_path(w, "config.json", path);
     assert_int_equal(oct_file_write(path, text.text, text.length, NULL), OCT_OK);
@@ -497,10 +497,10 @@ static void given_a_model_without_words_there_is_no_config(void **state) {
     assert_int_equal(oct_model_args_flavor("llama3", "demo", &args, NULL), OCT_OK);
     assert_int_equal(oct_model_args_resolve(&args, NULL), OCT_OK);
     args.qk_norm = true;
-    assert_int_equal(oct_hf_words_put(&args, NULL, "float32", &text, NULL), OCT_OK);
+    assert_int_equal(oct_hf_words_put(&args, NULL, "float32", &text, NULL, NULL), OCT_OK);
     args.qk_norm = false;
     args.mlp_bias = args.qkv_bias = true;
-    assert_int_equal(oct_hf_words_put(&args, NULL, "float32", &text, NULL), OCT_OK);
+    assert_int_equal(oct_hf_words_put(&args, NULL, "float32", &text, NULL, NULL), OCT_OK);
     assert_int_equal(text.length, 0);
 }
 

@@ -1,0 +1,74 @@
+/* A trained model as a folder that other programs load: config.json, sharded safetensors with
+ * Hugging Face's names, the tokenizer's files.
+ *
+ * Invariants: the folder appears whole, by one rename, after every tensor of it was read back and
+ * compared with the model bit for bit; nothing that was there before is replaced; and what a format
+ * can't hold is refused by name, never rounded away. Weights in 8 bits are those that the products
+ * of training have: the same quantizer, recipe and rules. */
+#ifndef OCT_EXPORT_EXPORT_H
+#define OCT_EXPORT_EXPORT_H
+
+#include <octet/status.h>
+
+#include "convert/plan.h"
+#include "io/checkpoint.h"
+#include "io/hf.h"
+#include "model/model.h"
+
+typedef enum oct_export_format {
+    OCT_EXPORT_HF,                 /* every tensor in high precision */
+    OCT_EXPORT_COMPRESSED_TENSORS, /* three dialects of MXFP8: F8_E4M3 codes, one E8M0 byte for */
+    OCT_EXPORT_MODELOPT,           /* each 32 elements of a row (N, ceil(K/32)) */
+    OCT_EXPORT_MXFP8,
+    OCT_N_EXPORT_FORMATS
+} oct_export_format;
+const char *oct_export_format_name(oct_export_format format); /* "compressed-tensors", ... */
+/* OCT_INVALID lists what there is, with the nearest; "hif8" is told why it isn't there. */
+oct_status oct_export_format_parse(const char *name, oct_export_format *format, oct_error *err);
+
+/* All elements of a parameter, in fp32; they stay until the next call. */
+typedef oct_status (*oct_export_reader)(void *user, const oct_param *param, const float **whole,
+                                        oct_error *err);
+
+typedef struct oct_export {
+    oct_export_format format;
+    oct_dtype dtype;          /* of tensors in high precision: F32, BF16 or F16; routers' biases are
+                                 always F32 */
+    const oct_hf_model *like; /* NULL: none. Each tensor gets the dtype that it has there, where
+                                 that is one of these three */
+    size_t max_shard_bytes;   /* of a file; 0: 5 GiB */
+    const oct_model *model;
+    oct_export_reader read; /* NULL: the model's own values, which are whole */
+    void *read_user;
+    const oct_plan *plan;             /* what is in 8 bits, by which recipe; not used with HF */
+    const char *config;               /* the text of config.json but for the quantization */
+    const oct_checkpoint_file *files; /* further ones, as they are */
+    size_t n_files;
+    /* A last look at the folder under its temporary name; NULL: none. */
+    oct_status (*check)(void *user, const char *folder, oct_error *err);
+    void *check_user;
+    int (*stop)(void *user); /* asked before each tensor: not 0 ends the export; NULL: never */
+    void *stop_user;
+} oct_export;
+
+typedef struct oct_export_summary {
+    int64_t n_tensors;           /* in the files */
+    int64_t n_quantized, n_high; /* weights of linears and experts in 8 bits, and left high */
+    size_t n_bytes;              /* of tensor data */
+} oct_export_summary;
+
+/* What can be said before a file is written: OCT_INVALID for a recipe that the format can't hold,
+ * a plan that converts nothing, a router bias that the family has no tensor for. */
+oct_status oct_export_check(const oct_export *e, oct_error *err);
+
+/* Whether a folder of this name can be made: OCT_INVALID, if it exists or is no name of one. */
+oct_status oct_export_check_target(const char *target, oct_error *err);
+
+/* Writes the folder `target`, which mustn't exist; parents are made. What an export that was killed
+ * left beside it is removed. OCT_INVALID: as oct_export_check says, a path that can't be, a value
+ * that the dtype can't hold; OCT_FAILED: the disk, or options.stop. Nothing is left then. One
+ * thread at a time; kernels bring their own. */
+oct_status oct_export_write(const oct_export *e, const char *target, oct_export_summary *summary,
+                            oct_error *err);
+
+#endif

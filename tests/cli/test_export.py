@@ -1,9 +1,14 @@
 """What leaves with `octet export`: the trainer's own numbers under Hugging Face's names, whole or not at all."""
+import bisect
 import json
+import math
 import os
+import signal
+import struct
+import time
 
 import safetensors_file
-from program import main
+from program import OCTET, main
 from training import Training
 
 SAVE = ["train", "job.toml", "--checkpoint.enable"]
@@ -27,6 +32,56 @@ def halves_first(content, row_bytes):
     rows = [content[i:i + row_bytes] for i in range(0, len(content), row_bytes)]
     heads = [rows[i:i + HEAD_DIM] for i in range(0, len(rows), HEAD_DIM)]
     return b"".join(b"".join(head[0::2] + head[1::2]) for head in heads)
+
+
+def e4m3(code):
+    e, m = code >> 3, code & 7
+    return math.ldexp(8 + m, e - 10) if e else math.ldexp(m, -9)
+
+
+E4M3 = [e4m3(code) for code in range(127)]
+
+
+def e4m3_code(x):
+    """To the nearest, ties to the even code; beyond the largest, it."""
+    at = bisect.bisect_left(E4M3, abs(x))
+    if at and (at == 127 or 2 * abs(x) < E4M3[at - 1] + E4M3[at] or (2 * abs(x) == E4M3[at - 1] + E4M3[at] and at % 2)):
+        at -= 1
+    return at | (0x80 if math.copysign(1, x) < 0 else 0)
+
+
+def fp32(x):
+    return struct.unpack("<f", struct.pack("<f", x))[0]
+
+
+def to_bf16(x):
+    bits, = struct.unpack("<I", struct.pack("<f", x))
+    return (bits + 0x7fff + (bits >> 16 & 1)) >> 16
+
+
+def bf16(x):
+    return struct.unpack("<f", struct.pack("<I", to_bf16(x) << 16))[0]
+
+
+def exponent(amax, mode):
+    """docs/numerics.md: floor(log2 amax) - 8, or ceil(log2(amax / 448)) of an fp32 product."""
+    if amax == 0:
+        return -127
+    if mode == "floor":
+        return math.frexp(amax)[1] - 1 - 8
+    mantissa, e = math.frexp(fp32(amax * fp32(1 / 448)))
+    return e - 1 if mantissa == 0.5 else e
+
+
+def mxfp8(values, mode):
+    """Codes and scales of blocks of 32 along the rows, whose lengths are multiples of it."""
+    codes, scales = bytearray(), bytearray()
+    for i in range(0, len(values), 32):
+        block = values[i:i + 32]
+        k = exponent(max(map(abs, block)), mode)
+        scales.append(k + 127)
+        codes += bytes(e4m3_code(math.ldexp(x, -k)) for x in block)
+    return bytes(codes), bytes(scales)
 
 
 class Exports(Training):
@@ -130,6 +185,137 @@ class Exports(Training):
         self.refused(["export", "out", "new", "--dtype", "fp8"], "expected float32, bfloat16 or float16; got 'fp8'")
         self.refused(["export", "out", "new", "--recipe", "mxfp8"], "--recipe", "high precision")
         self.assertFalse(os.path.exists(self.path("new")))
+
+    def quantized(self, mode="rceil", rounded=lambda x: x, suffix="_scale", high=("lm_head",), folder="out"):
+        """What expected() is in MXFP8: every linear but those named in `high`."""
+        tensors = {}
+        for name, (dtype, shape, content) in self.expected(folder).items():
+            module = name.removesuffix(".weight")
+            tensors[name] = (dtype, shape, content)
+            if len(shape) == 2 and module != "model.embed_tokens" and not module.endswith(high):
+                codes, scales = mxfp8([rounded(x) for x in safetensors_file.floats(content)], mode)
+                tensors[name] = ("F8_E4M3", shape, codes)
+                tensors[name + suffix] = ("U8", [shape[0], shape[1] // 32], scales)
+        return tensors
+
+    def loss_of(self, model, *args):
+        return json.loads(self.accepted(["eval", model, "text.txt", "--limit", 256, "--seq-len", 32, "--json", *args]).stdout)["loss"]
+
+    def test_given_rules_and_scale_modes_codes_and_scales_are_those_of_training(self):
+        cases = {"octet": ("rceil", lambda x: x, []), "framework": ("rceil", bf16, []),
+                 "torchtitan@0.2.2": ("floor", bf16, []),
+                 "framework, fp32": ("rceil", lambda x: x, ["--training.mixed_precision_param=float32"]),
+                 "octet, floor": ("floor", lambda x: x, ["--quantize.linear.mx.scale_mode=floor"])}
+        for name, (mode, rounded, args) in cases.items():
+            with self.subTest(name):
+                folder, rules = name.replace(" ", ""), name.split(",")[0]
+                self.accepted(SAVE + ["--model.converters=quantize.linear.mx", f"--quantize.rules={rules}",
+                                      f"--job.dump_folder={folder}", "--training.steps=2", *args])
+                tensors = self.exported("--format", "compressed-tensors", source=folder, name=folder + "-out")
+                path = self.path(folder, "checkpoint", "step-2")
+                os.rename(path, self.path(folder, "checkpoint", "step-4"))
+                self.assertEqual(tensors, self.quantized(mode, rounded, folder=folder))
+
+    def test_given_each_dialect_its_words_say_what_is_there(self):
+        self.accepted(SAVE + ["--model.converters=quantize.linear.mx"])
+        scheme = dict(num_bits=8, type="float", strategy="group", group_size=32, symmetric=True, scale_dtype="torch.uint8")
+        words = {
+            "compressed-tensors": dict(quant_method="compressed-tensors", format="mxfp8-quantized", quantization_status="compressed",
+                                       ignore=["lm_head"], config_groups=dict(group_0=dict(
+                                           targets=["Linear"], weights=dict(scheme, dynamic=False),
+                                           input_activations=dict(scheme, dynamic=True)))),
+            "modelopt": dict(quant_method="modelopt", quant_algo="MXFP8", ignore=["lm_head"]),
+            "mxfp8": dict(quant_method="mxfp8", weight_block_size=[1, 32], scale_fmt="ue8m0", activation_scheme="dynamic",
+                          fmt="e4m3", ignored_layers=["lm_head"])}
+        losses = set()
+        for dialect, expected in words.items():
+            tensors = self.exported("--format", dialect, name=dialect)
+            self.assertEqual(tensors, self.quantized(rounded=bf16, suffix="_scale_inv" if dialect == "mxfp8" else "_scale"))
+            self.assertEqual(self.json_of(dialect, "config.json")["quantization_config"], expected)
+            losses.add(self.loss_of(dialect, "--recipe", "fp32"))
+        beside = self.json_of("modelopt", "hf_quant_config.json")["quantization"]
+        self.assertEqual((beside["quant_algo"], beside["exclude_modules"]), ("MXFP8", ["lm_head"]))
+        self.assertEqual(len(losses), 1)
+        # octet starts from each, and says so.
+        self.accepted(["train", "job.toml", "--checkpoint.enable", "--job.dump_folder=again", "--optimizer.lr=0", "--training.steps=1",
+                       "--checkpoint.initial_load_path=mxfp8", "--checkpoint.initial_load_in_hf",
+                       "--checkpoint.initial_load_in_hf_quantized"])
+        self.assertEqual({self.loss_of("again", "--recipe", "fp32")}, losses)
+
+    def test_given_rows_of_other_lengths_and_filters_what_stays_high_is_named(self):
+        self.accepted(SAVE + ["--model.converters=quantize.linear.mx", "--model.args.hidden_dim=72",
+                              "--quantize.linear.mx.filter_fqns=output,wk"])
+        tensors = self.exported("--format", "modelopt")
+        self.assertEqual(tensors, self.quantized(rounded=bf16, high=("lm_head", "k_proj", "down_proj")))
+        kept = [f"model.layers.{i}.{m}" for i in range(2) for m in ("self_attn.k_proj", "mlp.down_proj")] + ["lm_head"]
+        self.assertEqual(sorted(self.json_of("hf", "config.json")["quantization_config"]["ignore"]), sorted(kept))
+
+    def test_given_other_recipes_the_dialects_refuse_them_by_module(self):
+        self.accepted(SAVE)
+        self.refused(["export", "out", "new", "--format", "mxfp8"], "nothing in 8 bits", "a recipe such as mxfp8")
+        for recipe, why in (("hif8", "no other program reads weights in HiF8"), ("dynamic_per_tensor_E4M3_E4M3_E4M3", "32 elements"),
+                            ("dynamic_mx_E4M3_E5M2_E4M3", "E5M2")):
+            self.refused(["export", "out", "new", "--format", "mxfp8", "--recipe", recipe], "layers.0.attention.wq", recipe, why)
+        tiles = self.exported("--format", "mxfp8", "--recipe", "mxfp8-32x32", name="tiles")
+        dtype, shape, scales = tiles["model.layers.0.mlp.up_proj.weight_scale_inv"]
+        self.assertEqual((dtype, shape), ("U8", [96, 2]))
+        for row in range(96):  # a tile's scale is each of its rows'
+            self.assertEqual(scales[2 * row:2 * row + 2], scales[row // 32 * 64:row // 32 * 64 + 2])
+        self.accepted(SAVE + ["--model.converters=quantize.linear.mx", "--model.args.enable_weight_tying=true",
+                              "--job.dump_folder=tied", "--quantize.linear.mx.filter_fqns="])
+        self.refused(["export", "tied", "new", "--format", "mxfp8"], "output", "embedding table", "filter_fqns")
+        self.assertFalse(os.path.exists(self.path("new")))
+
+    def test_given_a_dtype_values_are_rounded_to_it_or_refused(self):
+        self.accepted(SAVE)
+        for dtype, name, pack in (("bfloat16", "BF16", lambda x: struct.pack("<H", to_bf16(x))),
+                                  ("float16", "F16", lambda x: struct.pack("<e", x))):
+            tensors = self.exported("--dtype", dtype, name=dtype)
+            self.assertEqual(tensors, {n: (name, s, b"".join(map(pack, safetensors_file.floats(c))))
+                                       for n, (_, s, c) in self.expected().items()})
+            self.assertEqual(self.json_of(dtype, "config.json")["torch_dtype"], dtype)
+        # A folder's own dtypes stay; a value that float16 doesn't hold is refused by name.
+        self.assertEqual(self.exported(source="bfloat16", name="again"), self.tensors_of("bfloat16"))
+        self.assertEqual(self.json_of("again", "config.json"), self.json_of("bfloat16", "config.json"))
+        tensors = self.tensors_of("bfloat16")
+        for value, said in ((1e5, "is 9.98e+04|is 99840|is 100352"), (math.inf, "is inf"), (math.nan, "is nan")):
+            _, shape, content = tensors["model.norm.weight"]
+            bad = dict(tensors, **{"model.norm.weight": ("BF16", shape, content[:6] + struct.pack("<f", value)[2:] + content[8:])})
+            self.write("bfloat16/model.safetensors", safetensors_file.written(bad))
+            result = self.run_octet(["export", "bfloat16", "new", "--dtype", "float16"])
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertRegex(result.stderr, r"^octet: model\.norm\.weight: element 3 (%s); expected at most 65504" % said)
+        self.assertEqual([f for f in os.listdir(self.folder) if f.startswith("new")], [])
+
+    def test_given_no_room_on_the_disk_no_target_is_left(self):
+        self.accepted(SAVE)
+        for size in (1, 100, 300):  # KiB a file: of a 403 KiB file some, most
+            self.refused_in_shell("--version >/dev/null && ulimit -f %d && exec %s export out below/new" % (2 * size, OCTET))
+            self.assertFalse(os.path.exists(self.path("below")))
+
+    def test_given_a_kill_at_any_time_there_is_a_whole_folder_or_none(self):
+        self.accepted(SAVE)
+        whole = self.exported()
+        began = time.monotonic()
+        self.exported(name="timed")
+        took = time.monotonic() - began
+        for i in range(12):
+            for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT):
+                name = f"new{number}-{i:02}"
+                job = self.background([OCTET, "export", "out", name, "--shard-size", "20KB"])
+                time.sleep(took * i / 8)
+                job.send_signal(number)
+                status = job.wait(60)
+                self.assertIn(status, (0, -number), self.text_of("background.err"))
+                left = sorted(f for f in os.listdir(self.folder) if f.startswith(name))
+                if name in left:
+                    self.assertEqual(self.tensors_of(name), whole)
+                elif number != signal.SIGKILL:
+                    self.assertEqual(left, [])
+                else:  # a temporary folder at most, which the next export removes
+                    self.assertLessEqual(len(left), 1)
+                    self.assertEqual(self.exported(name=name), whole)
+                    self.assertEqual(sorted(f for f in os.listdir(self.folder) if f.startswith(name)), [name])
 
 
 if __name__ == "__main__":

@@ -50,11 +50,20 @@ int64_t oct_bpe_unspell(const char *spelt, size_t n, char *bytes) {
 
 /* ---- tokens ---- */
 
+#define BYTE_PAIRS ((size_t)1 << 16)
+
+static size_t byte_pair_of(const char *bytes) {
+    return (size_t)((uint8_t)bytes[0] << 8 | (uint8_t)bytes[1]);
+}
+
 void oct_bpe_free(oct_bpe *bpe) {
     oct_free(bpe->pool);
     oct_free(bpe->tokens);
     oct_free(bpe->slots);
     oct_free(bpe->merges);
+    oct_free(bpe->merge_bits);
+    oct_free(bpe->reach);
+    oct_free(bpe->byte_merges);
     *bpe = (oct_bpe){0};
 }
 
@@ -151,11 +160,29 @@ oct_status oct_bpe_add_token(oct_bpe *bpe, int32_t id, const char *bytes, size_t
     return OCT_OK;
 }
 
-void oct_bpe_finish(oct_bpe *bpe) {
+static oct_status collect_reach(oct_bpe *bpe) {
+    if (!bpe->reach)
+        bpe->reach = oct_malloc_array(BYTE_PAIRS, sizeof *bpe->reach);
+    if (!bpe->reach)
+        return OCT_NO_MEMORY;
+    for (size_t i = 0; i < BYTE_PAIRS; i++)
+        bpe->reach[i] = 1;
+    for (int64_t id = 0; id < bpe->n_ids; id++) {
+        const oct_bpe_token *token = &bpe->tokens[id];
+        if (!token->found || token->n_bytes < 2)
+            continue;
+        uint32_t *reach = &bpe->reach[byte_pair_of(bpe->pool + token->offset)];
+        *reach = token->n_bytes > *reach ? token->n_bytes : *reach;
+    }
+    return OCT_OK;
+}
+
+oct_status oct_bpe_finish(oct_bpe *bpe) {
     for (int byte = 0; byte < 256; byte++) {
         char c = (char)byte;
         bpe->byte_id[byte] = oct_bpe_find(bpe, &c, 1);
     }
+    return collect_reach(bpe);
 }
 
 int oct_bpe_missing_byte(const oct_bpe *bpe, const char *word, size_t n_bytes) {
@@ -171,33 +198,58 @@ static uint64_t pair_of(int32_t left, int32_t right) {
     return (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
 }
 
-static size_t merge_slot(const oct_bpe *bpe, uint64_t pair) {
+static uint64_t hash_pair(uint64_t pair) {
     uint64_t hash = pair * 0x9E3779B97F4A7C15u;
-    size_t slot = (hash ^ hash >> 32) & (bpe->n_merge_slots - 1);
+    return hash ^ hash >> 32;
+}
+
+static size_t merge_slot(const oct_bpe *bpe, uint64_t pair) {
+    size_t slot = hash_pair(pair) & (bpe->n_merge_slots - 1);
     while (bpe->merges[slot].pair != UINT64_MAX && bpe->merges[slot].pair != pair)
         slot = (slot + 1) & (bpe->n_merge_slots - 1);
     return slot;
 }
 
+static uint64_t *merge_bit(const oct_bpe *bpe, uint64_t pair, uint64_t *bit) {
+    size_t at = hash_pair(pair) >> 34 & (4 * bpe->n_merge_slots - 1);
+    *bit = (uint64_t)1 << at % 64;
+    return &bpe->merge_bits[at / 64];
+}
+
+static void put_merge(oct_bpe *bpe, const oct_bpe_merge *merge) {
+    uint64_t bit, *bits = merge_bit(bpe, merge->pair, &bit);
+    *bits |= bit;
+    bpe->merges[merge_slot(bpe, merge->pair)] = *merge;
+}
+
+/* Most pairs of a text don't merge; the bits, which stay in the second cache, say so of nearly all
+ * of these. */
 const oct_bpe_merge *oct_bpe_find_merge(const oct_bpe *bpe, int32_t left, int32_t right) {
-    if (!bpe->n_merge_slots)
+    uint64_t pair = pair_of(left, right), bit;
+    if (!bpe->n_merge_slots || !(*merge_bit(bpe, pair, &bit) & bit))
         return NULL;
-    const oct_bpe_merge *merge = &bpe->merges[merge_slot(bpe, pair_of(left, right))];
+    const oct_bpe_merge *merge = &bpe->merges[merge_slot(bpe, pair)];
     return merge->pair == UINT64_MAX ? NULL : merge;
 }
 
 static oct_status grow_merges(oct_bpe *bpe) {
     size_t n_old = bpe->n_merge_slots, n_slots = n_old ? 2 * n_old : 1024;
     oct_bpe_merge *old = bpe->merges, *merges = oct_malloc_array(n_slots, sizeof *merges);
-    if (!merges)
+    uint64_t *bits = oct_calloc_array(n_slots / 16, sizeof *bits);
+    if (!merges || !bits) {
+        oct_free(merges);
+        oct_free(bits);
         return OCT_NO_MEMORY;
+    }
     for (size_t i = 0; i < n_slots; i++)
         merges[i].pair = UINT64_MAX;
+    oct_free(bpe->merge_bits);
     bpe->merges = merges;
+    bpe->merge_bits = bits;
     bpe->n_merge_slots = n_slots;
     for (size_t i = 0; i < n_old; i++)
         if (old[i].pair != UINT64_MAX)
-            merges[merge_slot(bpe, old[i].pair)] = old[i];
+            put_merge(bpe, &old[i]);
     oct_free(old);
     return OCT_OK;
 }
@@ -216,6 +268,19 @@ static oct_status find_joined(oct_bpe *bpe, int32_t left, int32_t right, int32_t
     return OCT_OK;
 }
 
+/* Merges of two bytes are looked up by these: there is one for each byte of a text. */
+static oct_status add_byte_merge(oct_bpe *bpe, const oct_bpe_merge *merge, const char *joined) {
+    if (!bpe->byte_merges) {
+        bpe->byte_merges = oct_malloc_array(BYTE_PAIRS, sizeof *bpe->byte_merges);
+        if (!bpe->byte_merges)
+            return OCT_NO_MEMORY;
+        for (size_t i = 0; i < BYTE_PAIRS; i++)
+            bpe->byte_merges[i].pair = UINT64_MAX;
+    }
+    bpe->byte_merges[byte_pair_of(joined)] = *merge;
+    return OCT_OK;
+}
+
 oct_status oct_bpe_add_merge(oct_bpe *bpe, int32_t left, int32_t right) {
     if (left < 0 || right < 0 || left >= bpe->n_ids || right >= bpe->n_ids ||
         !bpe->tokens[left].n_bytes || !bpe->tokens[right].n_bytes)
@@ -226,9 +291,11 @@ oct_status oct_bpe_add_merge(oct_bpe *bpe, int32_t left, int32_t right) {
         status = grow_merges(bpe);
     if (status)
         return status;
-    oct_bpe_merge *merge = &bpe->merges[merge_slot(bpe, pair_of(left, right))];
     if (id < 0)
         return OCT_INVALID;
-    *merge = (oct_bpe_merge){pair_of(left, right), (uint32_t)bpe->n_merges++, id};
-    return OCT_OK;
+    oct_bpe_merge merge = {pair_of(left, right), (uint32_t)bpe->n_merges++, id};
+    put_merge(bpe, &merge);
+    return bpe->tokens[id].n_bytes == 2
+               ? add_byte_merge(bpe, &merge, bpe->pool + bpe->tokens[id].offset)
+               : OCT_OK;
 }

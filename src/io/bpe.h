@@ -38,12 +38,15 @@ typedef struct oct_bpe {
     int32_t *slots; /* hash table of found tokens: ids, -1 empty */
     size_t n_slots, n_found;
     oct_bpe_merge *merges;
+    uint64_t *merge_bits; /* four a slot, by another part of the hash: 0 says that there is none */
     size_t n_merge_slots, n_merges;
-    size_t longest;       /* bytes of the longest token that can be found */
-    int32_t byte_id[256]; /* -1: the vocabulary has no token of this byte */
-    int32_t unk;          /* stands for such a byte; -1: none, and the byte can't be encoded */
-    bool fuse_unk;        /* one for a run of them */
-    bool ignore_merges;   /* a word that is a token isn't merged (Llama 3) */
+    size_t longest;             /* bytes of the longest token that can be found */
+    uint32_t *reach;            /* ... that begins with two bytes, by first << 8 | second */
+    oct_bpe_merge *byte_merges; /* of two bytes, by first << 8 | second; NULL: none */
+    int32_t byte_id[256];       /* -1: the vocabulary has no token of this byte */
+    int32_t unk;        /* stands for such a byte; -1: none, and the byte can't be encoded */
+    bool fuse_unk;      /* one for a run of them */
+    bool ignore_merges; /* a word that is a token isn't merged (Llama 3) */
 } oct_bpe;
 
 /* The character that spells a byte, and back (-1 for a character that spells none). */
@@ -62,8 +65,8 @@ oct_status oct_bpe_add_token(oct_bpe *bpe, int32_t id, const char *bytes, size_t
 /* Adds the merge with the next rank; a pair that has one already moves to it. OCT_INVALID when the
  * joined bytes are no token. */
 oct_status oct_bpe_add_merge(oct_bpe *bpe, int32_t left, int32_t right);
-/* Collects byte_id. */
-void oct_bpe_finish(oct_bpe *bpe);
+/* Collects byte_id and reach; OCT_NO_MEMORY can happen. */
+oct_status oct_bpe_finish(oct_bpe *bpe);
 /* The first byte of a word that has no token; -1 when all have one. */
 int oct_bpe_missing_byte(const oct_bpe *bpe, const char *word, size_t n_bytes);
 
@@ -73,20 +76,23 @@ const oct_bpe_merge *oct_bpe_find_merge(const oct_bpe *bpe, int32_t left, int32_
 /* Memory of one encoding thread, zero-initialised. */
 typedef struct oct_bpe_scratch {
     struct oct_bpe_node *nodes;
-    struct oct_bpe_pair *heap;
+    uint64_t *heap;
     size_t node_capacity, heap_n; /* the heap has room for twice the nodes */
     struct oct_bpe_cached *cache; /* ids of short words, direct-mapped */
 } oct_bpe_scratch;
 void oct_bpe_scratch_free(oct_bpe_scratch *scratch);
 
 /* Appends the ids of one word: of all adjacent pairs the one with the lowest rank (the leftmost of
- * those) is merged until none is left. Memory doesn't grow with the word. OCT_INVALID: a byte has
- * no token, and the vocabulary no token for unknown ones. */
+ * those) is merged until none is left. OCT_INVALID: a byte has no token, and the vocabulary no
+ * token for unknown ones. */
 oct_status oct_bpe_encode_word(const oct_bpe *bpe, oct_bpe_scratch *scratch, const char *word,
                                size_t n_bytes, oct_token_list *ids);
 
-/* The same, looking at about `window` bytes at a time; every byte must have a token. */
-oct_status oct_bpe_encode_in_windows(const oct_bpe *bpe, oct_bpe_scratch *scratch, const char *word,
-                                     size_t n_bytes, size_t window, oct_token_list *ids);
+/* Long words can be encoded part by part: whether this one can, and the ids of its first part, of
+ * *used bytes, which ends where the whole word has an end of a token. `window` (0: the usual) bytes
+ * are looked at, or more where that isn't enough. */
+bool oct_bpe_goes_in_parts(const oct_bpe *bpe, const char *word, size_t n_bytes);
+oct_status oct_bpe_encode_part(const oct_bpe *bpe, oct_bpe_scratch *scratch, const char *word,
+                               size_t n_bytes, size_t window, oct_token_list *ids, size_t *used);
 
 #endif

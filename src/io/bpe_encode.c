@@ -20,7 +20,7 @@
 #include "io/bpe.h"
 
 #define NO_MERGE UINT32_MAX
-#define WINDOW_BYTES ((size_t)8 << 10) /* its nodes and pairs stay in the second cache */
+#define WINDOW_BYTES ((size_t)1 << 10) /* its nodes and pairs stay in the first cache */
 #define CACHE_SLOTS 32768u             /* a power of two */
 #define CACHE_BYTES 24
 #define CACHE_IDS 8
@@ -30,11 +30,6 @@ typedef struct oct_bpe_node {
     int32_t previous, next;
     uint32_t rank;
 } oct_bpe_node;
-
-typedef struct oct_bpe_pair {
-    uint32_t rank;
-    int32_t at;
-} oct_bpe_pair;
 
 typedef struct oct_bpe_cached {
     uint8_t n_bytes, n_ids; /* n_bytes 0: empty */
@@ -49,33 +44,61 @@ void oct_bpe_scratch_free(oct_bpe_scratch *scratch) {
     *scratch = (oct_bpe_scratch){0};
 }
 
-static bool comes_before(oct_bpe_pair a, oct_bpe_pair b) {
-    return a.rank != b.rank ? a.rank < b.rank : a.at < b.at;
+/* A pair is its rank and, in the lower half, the node it's at: the smaller comes first. */
+static uint64_t pair_at(uint32_t rank, int32_t at) {
+    return (uint64_t)rank << 32 | (uint32_t)at;
 }
 
-static void heap_push(oct_bpe_scratch *s, oct_bpe_pair pair) {
-    size_t i = s->heap_n++;
-    for (; i > 0 && comes_before(pair, s->heap[(i - 1) / 2]); i = (i - 1) / 2)
-        s->heap[i] = s->heap[(i - 1) / 2];
-    s->heap[i] = pair;
+static uint32_t rank_of(uint64_t pair) {
+    return (uint32_t)(pair >> 32);
 }
 
-static oct_bpe_pair heap_pop(oct_bpe_scratch *s) {
-    oct_bpe_pair top = s->heap[0], last = s->heap[--s->heap_n];
-    size_t i = 0;
-    for (;;) {
-        size_t child = 2 * i + 1;
-        if (child >= s->heap_n)
-            break;
-        if (child + 1 < s->heap_n && comes_before(s->heap[child + 1], s->heap[child]))
-            child++;
-        if (!comes_before(s->heap[child], last))
-            break;
-        s->heap[i] = s->heap[child];
+static int32_t place_of(uint64_t pair) {
+    return (int32_t)(uint32_t)pair;
+}
+
+static void sift_up(uint64_t *heap, size_t i, uint64_t pair) {
+    for (; i > 0 && pair < heap[(i - 1) / 2]; i = (i - 1) / 2)
+        heap[i] = heap[(i - 1) / 2];
+    heap[i] = pair;
+}
+
+static void heap_push(oct_bpe_scratch *s, uint64_t pair) {
+    sift_up(s->heap, s->heap_n++, pair);
+}
+
+/* The smaller child moves up into the hole until it's at the bottom, where the last entry mostly
+ * belongs: that asks half the questions, and none whose answer is hard to foretell. */
+static uint64_t heap_pop(oct_bpe_scratch *s) {
+    uint64_t *heap = s->heap, top = heap[0];
+    size_t n = --s->heap_n, i = 0, child;
+    for (child = 1; child + 1 < n; child = 2 * i + 1) {
+        child += heap[child + 1] < heap[child];
+        heap[i] = heap[child];
         i = child;
     }
-    s->heap[i] = last;
+    if (child < n) {
+        heap[i] = heap[child];
+        i = child;
+    }
+    sift_up(heap, i, heap[n]);
     return top;
+}
+
+static void heap_order(oct_bpe_scratch *s) {
+    uint64_t *heap = s->heap;
+    for (size_t start = s->heap_n / 2; start-- > 0;) {
+        uint64_t pair = heap[start];
+        size_t i = start;
+        for (size_t child = 2 * i + 1; child < s->heap_n; child = 2 * i + 1) {
+            child += child + 1 < s->heap_n && heap[child + 1] < heap[child];
+            if (pair <= heap[child])
+                break;
+            heap[i] = heap[child];
+            i = child;
+        }
+        heap[i] = pair;
+    }
 }
 
 /* Each merge takes one entry off and puts at most two on, and there are fewer than n merges. */
@@ -88,13 +111,18 @@ static oct_status reserve(oct_bpe_scratch *s, size_t n) {
     oct_bpe_node *nodes = oct_realloc_array(s->nodes, capacity, sizeof *nodes);
     if (nodes)
         s->nodes = nodes;
-    oct_bpe_pair *heap = oct_realloc_array(s->heap, capacity, 2 * sizeof *heap);
+    uint64_t *heap = oct_realloc_array(s->heap, capacity, 2 * sizeof *heap);
     if (heap)
         s->heap = heap;
     if (!nodes || !heap)
         return OCT_NO_MEMORY;
     s->node_capacity = capacity;
     return OCT_OK;
+}
+
+static void set_pair(oct_bpe_scratch *s, int32_t at, const oct_bpe_merge *merge) {
+    s->nodes[at].rank = merge->rank;
+    s->nodes[at].merged = merge->id;
 }
 
 static void look_up_pair(const oct_bpe *bpe, oct_bpe_scratch *s, int32_t at) {
@@ -105,9 +133,8 @@ static void look_up_pair(const oct_bpe *bpe, oct_bpe_scratch *s, int32_t at) {
     const oct_bpe_merge *merge = oct_bpe_find_merge(bpe, node->id, s->nodes[node->next].id);
     if (!merge)
         return;
-    node->rank = merge->rank;
-    node->merged = merge->id;
-    heap_push(s, (oct_bpe_pair){merge->rank, at});
+    set_pair(s, at, merge);
+    heap_push(s, pair_at(merge->rank, at));
 }
 
 static void merge_at(const oct_bpe *bpe, oct_bpe_scratch *s, int32_t at) {
@@ -143,6 +170,31 @@ static size_t start_nodes(const oct_bpe *bpe, oct_bpe_scratch *s, const uint8_t 
     return count;
 }
 
+/* The pairs of the nodes that start_nodes made, of n bytes each of which has a token. */
+static void look_up_bytes(const oct_bpe *bpe, oct_bpe_scratch *s, const uint8_t *word, size_t n) {
+    s->heap_n = 0;
+    for (size_t i = 0; i + 1 < n && bpe->byte_merges; i++) {
+        const oct_bpe_merge *merge = &bpe->byte_merges[word[i] << 8 | word[i + 1]];
+        if (merge->pair == UINT64_MAX)
+            continue;
+        set_pair(s, (int32_t)i, merge);
+        s->heap[s->heap_n++] = pair_at(merge->rank, (int32_t)i);
+    }
+    heap_order(s);
+}
+
+/* The same where some bytes may be unknown. */
+static void look_up_nodes(const oct_bpe *bpe, oct_bpe_scratch *s, const uint8_t *word, size_t n,
+                          size_t n_nodes) {
+    if (bpe->unk < 0 || oct_bpe_missing_byte(bpe, (const char *)word, n) < 0) {
+        look_up_bytes(bpe, s, word, n);
+        return;
+    }
+    s->heap_n = 0;
+    for (size_t i = 0; i < n_nodes; i++)
+        look_up_pair(bpe, s, (int32_t)i);
+}
+
 static oct_status append_nodes(const oct_bpe_scratch *s, int32_t last, oct_token_list *ids) {
     oct_status status = OCT_OK;
     for (int32_t at = 0; at >= 0 && at <= last && !status; at = s->nodes[at].next)
@@ -155,18 +207,16 @@ static oct_status merge_word(const oct_bpe *bpe, oct_bpe_scratch *s, const uint8
     oct_status status = reserve(s, n);
     if (status)
         return status;
-    s->heap_n = 0;
-    n = start_nodes(bpe, s, word, n);
-    if (n == 0)
+    size_t n_nodes = start_nodes(bpe, s, word, n);
+    if (n_nodes == 0)
         return OCT_INVALID;
-    for (size_t i = 0; i < n; i++)
-        look_up_pair(bpe, s, (int32_t)i);
+    look_up_nodes(bpe, s, word, n, n_nodes);
     while (s->heap_n) {
-        oct_bpe_pair pair = heap_pop(s);
-        if (s->nodes[pair.at].rank == pair.rank)
-            merge_at(bpe, s, pair.at);
+        uint64_t pair = heap_pop(s);
+        if (s->nodes[place_of(pair)].rank == rank_of(pair))
+            merge_at(bpe, s, place_of(pair));
     }
-    return append_nodes(s, (int32_t)n - 1, ids);
+    return append_nodes(s, (int32_t)n_nodes - 1, ids);
 }
 
 /* ---- long words ---- */
@@ -183,16 +233,16 @@ static size_t end_of(const oct_bpe_scratch *s, int32_t at, size_t n) {
     return s->nodes[at].next >= 0 ? (size_t)s->nodes[at].next : n;
 }
 
-/* Whether a token that begins behind the node may reach beyond the window. */
-static bool is_at_end(const oct_bpe *bpe, const oct_bpe_scratch *s, size_t n, int32_t at) {
-    return n - end_of(s, at, n) < bpe->longest;
+/* The length of the longest token that can begin with these n bytes. */
+static size_t reach_of(const oct_bpe *bpe, const char *bytes, size_t n) {
+    return n < 2 || !bpe->reach ? bpe->longest
+                                : bpe->reach[(uint8_t)bytes[0] << 8 | (uint8_t)bytes[1]];
 }
 
 static uint32_t rank_with_what_follows(const oct_bpe *bpe, const oct_bpe_scratch *s,
-                                       const char *window, size_t n, const frontier *f) {
-    const char *behind = window + end_of(s, f->at, n);
+                                       const char *behind, size_t reach, const frontier *f) {
     uint32_t lowest = NO_MERGE;
-    for (size_t length = f->shortest; length <= bpe->longest; length++) {
+    for (size_t length = f->shortest; length <= reach; length++) {
         int32_t right = oct_bpe_find(bpe, behind, length);
         const oct_bpe_merge *merge =
             right >= 0 ? oct_bpe_find_merge(bpe, s->nodes[f->at].id, right) : NULL;
@@ -204,19 +254,20 @@ static uint32_t rank_with_what_follows(const oct_bpe *bpe, const oct_bpe_scratch
 
 /* Whether a merge of the frontier's token with what could follow it comes before `pair`. */
 static bool is_in_doubt(const oct_bpe *bpe, const oct_bpe_scratch *s, const char *window, size_t n,
-                        oct_bpe_pair pair, frontier *f) {
-    if (is_at_end(bpe, s, n, f->at))
-        return true;
+                        uint64_t pair, frontier *f) {
     if (f->id != s->nodes[f->at].id) {
+        size_t end = end_of(s, f->at, n), reach = reach_of(bpe, window + end, n - end);
+        if (n - end < reach) /* what follows may reach beyond the window */
+            return true;
         f->id = s->nodes[f->at].id;
-        f->rank = rank_with_what_follows(bpe, s, window, n, f);
+        f->rank = rank_with_what_follows(bpe, s, window + end, reach, f);
     }
-    return f->rank != NO_MERGE && !comes_before(pair, (oct_bpe_pair){f->rank, f->at});
+    return f->rank != NO_MERGE && pair >= pair_at(f->rank, f->at);
 }
 
 /* Draws the frontier back to a node that is known when it is the turn of `pair`. */
 static void draw_back(const oct_bpe *bpe, const oct_bpe_scratch *s, const char *window, size_t n,
-                      oct_bpe_pair pair, frontier *f) {
+                      uint64_t pair, frontier *f) {
     while (f->at >= 0 && is_in_doubt(bpe, s, window, n, pair, f)) {
         f->shortest = end_of(s, f->at, n) - (size_t)f->at;
         f->at = s->nodes[f->at].previous;
@@ -227,47 +278,44 @@ static void draw_back(const oct_bpe *bpe, const oct_bpe_scratch *s, const char *
 /* Merges a window that more bytes follow; f->at becomes its last token that is the whole word's. */
 static void merge_window(const oct_bpe *bpe, oct_bpe_scratch *s, const char *window, size_t n,
                          frontier *f) {
-    s->heap_n = 0;
     start_nodes(bpe, s, (const uint8_t *)window, n);
-    for (size_t i = 0; i < n; i++)
-        look_up_pair(bpe, s, (int32_t)i);
+    look_up_bytes(bpe, s, (const uint8_t *)window, n);
     *f = (frontier){.at = (int32_t)n - 1, .shortest = 1, .id = -1};
     while (s->heap_n) {
-        oct_bpe_pair pair = heap_pop(s);
-        if (s->nodes[pair.at].rank != pair.rank)
+        uint64_t pair = heap_pop(s);
+        int32_t at = place_of(pair);
+        if (s->nodes[at].rank != rank_of(pair))
             continue;
         draw_back(bpe, s, window, n, pair, f);
-        if (pair.at >= f->at)
+        if (at >= f->at)
             continue;
-        if (s->nodes[pair.at].next == f->at)
-            *f = (frontier){.at = pair.at, .shortest = f->shortest, .id = -1};
-        merge_at(bpe, s, pair.at);
+        if (s->nodes[at].next == f->at)
+            *f = (frontier){.at = at, .shortest = f->shortest, .id = -1};
+        merge_at(bpe, s, at);
     }
-    draw_back(bpe, s, window, n, (oct_bpe_pair){NO_MERGE, INT32_MAX}, f);
+    draw_back(bpe, s, window, n, pair_at(NO_MERGE, INT32_MAX), f);
 }
 
-oct_status oct_bpe_encode_in_windows(const oct_bpe *bpe, oct_bpe_scratch *scratch, const char *word,
-                                     size_t n_bytes, size_t window, oct_token_list *ids) {
-    oct_status status = OCT_OK;
-    for (size_t at = 0, size = window; at < n_bytes && !status;) {
-        if (n_bytes - at <= size)
-            return merge_word(bpe, scratch, (const uint8_t *)word + at, n_bytes - at, ids);
-        if (size > INT32_MAX / 2)
-            return OCT_INVALID;
-        frontier f = {.at = -1};
-        status = reserve(scratch, size);
+bool oct_bpe_goes_in_parts(const oct_bpe *bpe, const char *word, size_t n_bytes) {
+    return n_bytes > WINDOW_BYTES && n_bytes > bpe->longest &&
+           oct_bpe_missing_byte(bpe, word, n_bytes) < 0;
+}
+
+oct_status oct_bpe_encode_part(const oct_bpe *bpe, oct_bpe_scratch *scratch, const char *word,
+                               size_t n_bytes, size_t window, oct_token_list *ids, size_t *used) {
+    size_t size = window ? window : WINDOW_BYTES;
+    frontier f = {.at = -1};
+    for (; size < n_bytes; size *= 2) {
+        oct_status status = size > INT32_MAX / 2 ? OCT_INVALID : reserve(scratch, size);
         if (status)
-            break;
-        merge_window(bpe, scratch, word + at, size, &f);
-        if (f.at < 0) { /* nothing is known: look at more */
-            size *= 2;
-            continue;
-        }
-        status = append_nodes(scratch, f.at, ids);
-        at += end_of(scratch, f.at, size);
-        size = window;
+            return status;
+        merge_window(bpe, scratch, word, size, &f);
+        if (f.at >= 0)
+            break; /* else nothing is known: look at more */
     }
-    return status;
+    *used = f.at >= 0 ? end_of(scratch, f.at, size) : n_bytes;
+    return f.at >= 0 ? append_nodes(scratch, f.at, ids)
+                     : merge_word(bpe, scratch, (const uint8_t *)word, n_bytes, ids);
 }
 
 /* ---- cache ---- */
@@ -295,12 +343,9 @@ oct_status oct_bpe_encode_word(const oct_bpe *bpe, oct_bpe_scratch *scratch, con
     if (cached && cached->n_bytes == n_bytes && memcmp(cached->bytes, word, n_bytes) == 0)
         return oct_token_list_append(ids, cached->ids, cached->n_ids);
     size_t before = ids->n;
-    bool in_windows = n_bytes > WINDOW_BYTES && oct_bpe_missing_byte(bpe, word, n_bytes) < 0;
-    if (!in_windows && n_bytes > INT32_MAX / 2)
-        return OCT_INVALID;
-    oct_status status =
-        in_windows ? oct_bpe_encode_in_windows(bpe, scratch, word, n_bytes, WINDOW_BYTES, ids)
-                   : merge_word(bpe, scratch, (const uint8_t *)word, n_bytes, ids);
+    oct_status status = n_bytes > INT32_MAX / 2
+                            ? OCT_INVALID
+                            : merge_word(bpe, scratch, (const uint8_t *)word, n_bytes, ids);
     if (status)
         return status;
     size_t n_ids = ids->n - before;

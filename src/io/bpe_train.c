@@ -313,9 +313,7 @@ static oct_status start_vocab(trainer *t) {
         if (byte >= 0)
             status = oct_bpe_add_token(&t->bpe, id++, &as_char, 1, true);
     }
-    if (!status)
-        oct_bpe_finish(&t->bpe);
-    return status;
+    return status ? status : oct_bpe_finish(&t->bpe);
 }
 
 static oct_status start_pairs(trainer *t) {

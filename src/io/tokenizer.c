@@ -244,9 +244,24 @@ static oct_status fail_byte(const encoding *e, const char *word, size_t n_bytes,
                     (unsigned)oct_bpe_missing_byte(&e->tokenizer->bpe, word, n_bytes));
 }
 
+/* Hands ids on as they are found, so that memory doesn't grow with the word. */
+static oct_status encode_parts(encoding *e, const char *word, size_t n_bytes, oct_error *err) {
+    oct_token_list *out = &e->encoder->out;
+    oct_status status = OCT_OK;
+    for (size_t at = 0, used; at < n_bytes && !status; at += used) {
+        status = oct_bpe_encode_part(&e->tokenizer->bpe, &e->encoder->bpe, word + at, n_bytes - at,
+                                     0, out, &used);
+        if (!status && out->n >= OUT_IDS)
+            status = flush(e, err);
+    }
+    return status;
+}
+
 static oct_status encode_word(void *user, const char *word, size_t n_bytes, oct_error *err) {
     encoding *e = user;
     oct_token_list *out = &e->encoder->out;
+    if (oct_bpe_goes_in_parts(&e->tokenizer->bpe, word, n_bytes))
+        return encode_parts(e, word, n_bytes, err);
     oct_status status =
         oct_bpe_encode_word(&e->tokenizer->bpe, &e->encoder->bpe, word, n_bytes, out);
     if (status == OCT_INVALID)

@@ -82,7 +82,8 @@ static oct_status read_vocab(oct_tokenizer_reader *r, json_t *vocab) {
         if (status)
             return oct_fail_memory(r->err);
     }
-    oct_bpe_finish(&r->tokenizer->bpe);
+    if (oct_bpe_finish(&r->tokenizer->bpe))
+        return oct_fail_memory(r->err);
     if (r->tokenizer->bpe.byte_id['a'] >= 0 || r->tokenizer->bpe.byte_id[' '] >= 0)
         return OCT_OK;
     return oct_fail(

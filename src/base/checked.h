@@ -34,6 +34,11 @@ static inline bool oct_mul_i64(int64_t a, int64_t b, int64_t *out) {
 static inline int64_t oct_ceil_div(int64_t a, int64_t b) {
     return a / b + (a % b != 0);
 }
+/* The next multiple of a cache line, of small sizes. */
+static inline size_t oct_align_to_line(size_t n_bytes) {
+    const size_t line = 64;
+    return (n_bytes + line - 1) / line * line;
+}
 static inline int64_t oct_min_i64(int64_t a, int64_t b) {
     return a < b ? a : b;
 }

@@ -13,12 +13,6 @@
 #include "op/elementwise.h"
 #include "quant/matrix_amax.h"
 
-#define ALIGNMENT ((size_t)64)
-
-static size_t align_up(size_t n_bytes) {
-    return (n_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
-
 static size_t code_bytes(const oct_qmatrix *q) {
     return (size_t)(q->rows * q->cols);
 }
@@ -244,14 +238,16 @@ static size_t assembled_bytes(const oct_unit *unit, const oct_gather *g) {
         int dims[2];
         if (!slot->low_precision) {
             n_bytes +=
-                g->dense ? align_up((size_t)(m.E * m.N * m.K) * oct_dtype_bytes(slot->dense)) : 0;
+                g->dense
+                    ? oct_align_to_line((size_t)(m.E * m.N * m.K) * oct_dtype_bytes(slot->dense))
+                    : 0;
             continue;
         }
         int n_dims = oct_slot_copies(slot, g->which, g->held, dims);
         for (int i = 0; i < n_dims; i++) {
             oct_qmatrix q = oct_qmatrix_shape(slot->recipe, OCT_ROLE_WEIGHT, m.N, m.K, dims[i]);
-            n_bytes +=
-                (size_t)m.E * (align_up(code_bytes(&q)) + align_up(oct_qmatrix_scale_bytes(&q)));
+            n_bytes += (size_t)m.E * (oct_align_to_line(code_bytes(&q)) +
+                                      oct_align_to_line(oct_qmatrix_scale_bytes(&q)));
         }
     }
     return n_bytes;
@@ -265,9 +261,9 @@ static char *place_codes(oct_slot *slot, const oct_gather *g, char *at) {
         for (int i = 0; i < n_dims; i++) {
             oct_qmatrix q = oct_qmatrix_shape(slot->recipe, OCT_ROLE_WEIGHT, m.N, m.K, dims[i]);
             q.codes = (uint8_t *)at;
-            at += align_up(code_bytes(&q));
+            at += oct_align_to_line(code_bytes(&q));
             q.scales = at;
-            at += align_up(oct_qmatrix_scale_bytes(&q));
+            at += oct_align_to_line(oct_qmatrix_scale_bytes(&q));
             if (!oct_scales_travel(&q))
                 fill_scales(slot, e, &q);
             slot->whole[e].along[dims[i]] = q;
@@ -285,7 +281,7 @@ static void place(oct_unit *unit, const oct_gather *g, char *at) {
             at = place_codes(slot, g, at);
         } else if (g->dense) {
             slot->values = at;
-            at += align_up((size_t)(m.E * m.N * m.K) * oct_dtype_bytes(slot->dense));
+            at += oct_align_to_line((size_t)(m.E * m.N * m.K) * oct_dtype_bytes(slot->dense));
         }
     }
 }

@@ -291,7 +291,7 @@ static size_t code_bytes_of_rows(const oct_slot *slot, int64_t n, oct_along whic
     return n_bytes;
 }
 
-size_t oct_slot_code_bytes(const oct_slot *slot, oct_along which, oct_along held, int member) {
+static size_t slot_code_bytes(const oct_slot *slot, oct_along which, oct_along held, int member) {
     size_t n_bytes = 0;
     for (int64_t e = 0; e < slot->shape.E; e++)
         n_bytes += code_bytes_of_rows(slot, oct_slot_matrix_rows(slot, e, member).n, which, held);
@@ -303,7 +303,7 @@ size_t oct_slot_all_code_bytes(const oct_slot *slot, oct_along which, oct_along 
     return (size_t)slot->shape.E * code_bytes_of_rows(slot, slot->shape.N, which, held);
 }
 
-size_t oct_slot_dense_bytes(const oct_slot *slot, int member) {
+static size_t slot_dense_bytes(const oct_slot *slot, int member) {
     return (size_t)(oct_slot_rows(slot, member).n * slot->shape.K) * oct_dtype_bytes(slot->dense);
 }
 
@@ -311,7 +311,7 @@ size_t oct_unit_code_bytes(const oct_unit *unit, oct_along which, oct_along held
     size_t n_bytes = 0;
     for (int64_t s = 0; s < unit->n_slots && which; s++)
         if (unit->slots[s].low_precision)
-            n_bytes += oct_slot_code_bytes(&unit->slots[s], which, held, member);
+            n_bytes += slot_code_bytes(&unit->slots[s], which, held, member);
     return n_bytes;
 }
 
@@ -319,6 +319,6 @@ size_t oct_unit_dense_bytes(const oct_unit *unit, int member) {
     size_t n_bytes = 0;
     for (int64_t s = 0; s < unit->n_slots; s++)
         if (!unit->slots[s].low_precision)
-            n_bytes += oct_slot_dense_bytes(&unit->slots[s], member);
+            n_bytes += slot_dense_bytes(&unit->slots[s], member);
     return n_bytes;
 }

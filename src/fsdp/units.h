@@ -109,11 +109,9 @@ int oct_slot_copies(const oct_slot *slot, oct_along which, oct_along held, int d
 oct_rows oct_slot_rows(const oct_slot *slot, int member);
 oct_rows oct_slot_matrix_rows(const oct_slot *slot, int64_t e, int member);
 /* Bytes of a member's segment of a unit's message. */
-size_t oct_slot_code_bytes(const oct_slot *slot, oct_along which, oct_along held, int member);
-size_t oct_slot_dense_bytes(const oct_slot *slot, int member);
 size_t oct_unit_code_bytes(const oct_unit *unit, oct_along which, oct_along held, int member);
 size_t oct_unit_dense_bytes(const oct_unit *unit, int member);
-/* The sum of oct_slot_code_bytes over all members, whatever their number. */
+/* The codes and scales of a slot in the segments of all members together, whatever their number. */
 size_t oct_slot_all_code_bytes(const oct_slot *slot, oct_along which, oct_along held);
 
 #endif

@@ -54,11 +54,12 @@ static oct_status dense_weights(oct_experts *experts, oct_step *step, oct_expert
     return status;
 }
 
-const oct_expert_products oct_expert_loop = {.type_name = "Experts",
-                                             .at_once = false,
-                                             .keeps_input = true,
-                                             .rows = dense_rows,
-                                             .weights = dense_weights};
+/* The default. */
+static const oct_expert_products expert_loop = {.type_name = "Experts",
+                                                .at_once = false,
+                                                .keeps_input = true,
+                                                .rows = dense_rows,
+                                                .weights = dense_weights};
 const oct_expert_products oct_expert_grouped = {.type_name = "GroupedExperts",
                                                 .at_once = true,
                                                 .keeps_input = true,
@@ -308,7 +309,7 @@ oct_status oct_experts_create(oct_module *parent, const char *component, int64_t
     experts->n_experts = E;
     experts->dim = D;
     experts->hidden = F;
-    experts->products = &oct_expert_loop;
+    experts->products = &expert_loop;
     *out = experts;
     const int64_t into[3] = {E, F, D}, back[3] = {E, D, F};
     oct_module *m = &experts->base;

@@ -51,7 +51,6 @@ typedef struct oct_expert_products {
                           oct_operand *out);
 } oct_expert_products;
 
-extern const oct_expert_products oct_expert_loop; /* the default: a plain loop */
 extern const oct_expert_products oct_expert_grouped;
 
 struct oct_experts {

@@ -3,17 +3,11 @@
 
 #include "base/checked.h"
 
-enum { ALIGNMENT = 64 };
-
 /* The largest block that one job takes of a problem. */
 typedef struct oct_gemm_extent {
     int64_t m, n, k;
     bool n_first; /* the next one is that of the next rows of B, not of A */
 } oct_gemm_extent;
-
-static size_t align_up(size_t n) {
-    return (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
 
 static size_t max_size(size_t a, size_t b) {
     return a > b ? a : b;
@@ -25,12 +19,12 @@ static bool is_cut(const oct_gemm_problem *p, const oct_gemm_extent *e) {
 
 static size_t a_stride(const oct_gemm_kernels *kernels, int64_t n_k) {
     int64_t kc = oct_min_i64(n_k, kernels->k_step);
-    return align_up((size_t)kc * kernels->a_bytes_per_k + kernels->a_bytes_fixed);
+    return oct_align_to_line((size_t)kc * kernels->a_bytes_per_k + kernels->a_bytes_fixed);
 }
 
 static size_t b_stride(const oct_gemm_kernels *kernels, int64_t n_k) {
     int64_t kc = oct_min_i64(n_k, kernels->k_step);
-    return align_up((size_t)kc * kernels->b_bytes_per_k + kernels->b_bytes_fixed);
+    return oct_align_to_line((size_t)kc * kernels->b_bytes_per_k + kernels->b_bytes_fixed);
 }
 
 /* Rows whose panels fit the budget, at least one panel. */
@@ -337,8 +331,8 @@ static oct_gemm_layout measure_problem(const oct_gemm_plan *plan, const oct_gemm
         .a_bytes = side_bytes(e.m, kernels->MR, n_steps * a, a_budget, k_is_cut || e.m < p->M),
         .b_bytes =
             side_bytes(e.n, kernels->NR, n_steps * b, limits->b_packed, k_is_cut || e.n < p->N),
-        .acc_bytes = waits ? align_up((size_t)(e.m * e.n) * sizeof(float)) : 0,
-        .scratch_bytes = align_up(scratch_floats(limits, p, choice) * sizeof(float)),
+        .acc_bytes = waits ? oct_align_to_line((size_t)(e.m * e.n) * sizeof(float)) : 0,
+        .scratch_bytes = oct_align_to_line(scratch_floats(limits, p, choice) * sizeof(float)),
         .panel_bytes = max_size(a, b)};
 }
 

@@ -1,5 +1,4 @@
-/* A file that grows by whole records: one that the disk takes only in part is cut off again.
- * Internal to the room. */
+/* A file that grows by whole records: one that the disk takes only in part is cut off again. */
 #ifndef OCT_IO_APPEND_H
 #define OCT_IO_APPEND_H
 

@@ -16,7 +16,6 @@
 #include "base/fs.h"
 #include "base/strbuf.h"
 #include "io/json.h"
-#include "io/packed.h"
 
 #define MAX_FILES ((size_t)1 << 20)
 #define MAX_LINE_BYTES ((size_t)256 << 20)

@@ -1,13 +1,17 @@
 /* A file that is written from front to back and appears whole or not at all: the bytes go to a
- * temporary name beside it, commit fsyncs and renames. Size and XXH3 are counted on the way.
- * Internal to the room. */
+ * temporary name beside it, commit fsyncs and renames. Size and XXH3 are counted on the way. */
 #ifndef OCT_IO_FILE_SINK_H
 #define OCT_IO_FILE_SINK_H
 
 #include <octet/status.h>
 #include <stddef.h>
+#include <stdint.h>
 
-#include "io/safetensors.h"
+/* What a finished file is: its size and the XXH3 (64 bit) of all of its bytes. */
+typedef struct oct_file_receipt {
+    size_t n_bytes;
+    uint64_t xxh3;
+} oct_file_receipt;
 
 typedef struct oct_file_sink oct_file_sink;
 

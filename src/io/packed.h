@@ -21,8 +21,8 @@
 
 #include "base/fs.h"
 #include "io/dataset.h"
+#include "io/documents.h"
 
-#define OCT_PACKED_MAGIC "OCTOKENS"
 #define OCT_PACKED_HEADER_BYTES 64
 
 typedef struct oct_packed {

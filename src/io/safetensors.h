@@ -15,6 +15,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "io/file_sink.h"
+
 #define OCT_SAFETENSORS_MAX_DIMS 8 /* of what is written; any number is read */
 
 /* ---- reading ---- */
@@ -89,12 +91,6 @@ oct_status oct_safetensors_item_bytes(const oct_safetensors_item *item, size_t *
                                       oct_error *err);
 /* An item that shows the memory of `tensor`. */
 oct_safetensors_item oct_safetensors_item_of(const char *name, const oct_tensor *tensor);
-
-/* What a finished file is: its size and the XXH3 (64 bit) of all of its bytes. */
-typedef struct oct_file_receipt {
-    size_t n_bytes;
-    uint64_t xxh3;
-} oct_file_receipt;
 
 typedef struct oct_safetensors_writer oct_safetensors_writer;
 

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "../kernels/levels.h"
+#include "levels.h"
 #include "base/alloc.h"
 #include "base/fs.h"
 #include "base/thread.h"

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "../kernels/levels.h"
+#include "levels.h"
 #include "base/alloc.h"
 #include "expect.h"
 #include "kernel/gemm/tuning.h"

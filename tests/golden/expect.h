@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "../kernels/levels.h"
+#include "levels.h"
 #include "golden.h"
 
 enum {

@@ -2,7 +2,7 @@
  * 0 all pass, 1 some fail, 2 the input isn't golden vectors. */
 #include <stdio.h>
 
-#include "../kernels/levels.h"
+#include "levels.h"
 #include "golden.h"
 
 int main(int argc, char **argv) {

@@ -2,12 +2,12 @@
  * what a product ends with (C added to, bias, C in bf16), against fp64 products
  * of operands whose values come from the formats' tables (unit/exact.h).
  * test_gemm.c has the hostile and the large ones. */
-#include "../unit/story.h"
+#include "story.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "../unit/exact.h"
+#include "exact.h"
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/rng.h"

@@ -1,5 +1,5 @@
 /* Collectives on 1 to 4 ranks: run under mpirun, or alone. */
-#include "../unit/story.h"
+#include "story.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* What the ranks of a run read: the same windows, held-out part and losses as one process alone,
  * whatever their number. */
-#include "../train/train_support.h"
+#include "train_support.h"
 
 #include <math.h>
 

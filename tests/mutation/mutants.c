@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "../kernels/levels.h"
+#include "levels.h"
 #include "kernel/gemm/tuning.h"
 
 enum { MOST_SCALES = 1 << 16, NO_MUTANT = 97 /* exit status: the name or the tables are wrong */ };

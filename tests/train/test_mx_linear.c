@@ -1,7 +1,7 @@
 /* The quantized linear: outputs and gradients against fp64 products of operands that the test
  * quantizes and dequantizes itself, one element at a time with the scalar codecs. (A quantizer is a
  * step function, so finite differences say nothing here.) */
-#include "../unit/story.h"
+#include "story.h"
 
 #include <math.h>
 #include <string.h>

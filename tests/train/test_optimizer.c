@@ -1,5 +1,5 @@
 /* Adam and AdamW against their formulas in fp64, gradient norm and clipping against theirs. */
-#include "../unit/story.h"
+#include "story.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* The learning rate of each step, against values worked out by hand. */
-#include "../unit/story.h"
+#include "story.h"
 
 #include <math.h>
 

@@ -6,7 +6,7 @@
 #include <octet/quantize.h>
 #include <string.h>
 
-#include "../kernels/levels.h"
+#include "levels.h"
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/rng.h"

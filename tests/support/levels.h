@@ -1,6 +1,6 @@
 /* The kernel sets that this CPU can run, for tests that compare them. */
-#ifndef OCT_TESTS_KERNELS_LEVELS_H
-#define OCT_TESTS_KERNELS_LEVELS_H
+#ifndef OCT_TESTS_LEVELS_H
+#define OCT_TESTS_LEVELS_H
 
 #include <stddef.h>
 

@@ -1,51 +1,30 @@
-/* Gradients against finite differences: vectors, slopes, a bench for one module and a lab for a
- * whole model. The measure is explained in test_gradients.c. */
-#ifndef OCT_TESTS_GRADIENT_SUPPORT_H
-#define OCT_TESTS_GRADIENT_SUPPORT_H
+/* See gradient_support.h. */
+#include "gradient_support.h"
 
-#include "../unit/story.h"
-
-#include <math.h>
-#include <string.h>
-
-#include "base/alloc.h"
-#include "base/rng.h"
-#include "convert/mx_linear.h"
-#include "model/model.h"
-#include "op/routing.h"
-
-/* ---- vectors ---- */
-
-static inline void fill(float *x, int64_t n, uint64_t stream, float std) {
+void fill(float *x, int64_t n, uint64_t stream, float std) {
     for (int64_t i = 0; i < n; i++)
         x[i] = std * oct_rng_normal(1234, stream, (uint64_t)i);
 }
 
-static inline double dot(const float *a, const float *b, int64_t n) {
+double dot(const float *a, const float *b, int64_t n) {
     double sum = 0;
     for (int64_t i = 0; i < n; i++)
         sum += (double)a[i] * b[i];
     return sum;
 }
 
-static inline double norm(const float *a, int64_t n) {
+double norm(const float *a, int64_t n) {
     return sqrt(dot(a, a, n));
 }
 
-static inline double relative_error(const float *a, const float *b, int64_t n) {
+double relative_error(const float *a, const float *b, int64_t n) {
     double sum = 0;
     for (int64_t i = 0; i < n; i++)
         sum += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
     return sqrt(sum) / norm(b, n);
 }
 
-/* ---- slopes ---- */
-
-typedef double (*loss_function)(void *context);
-
-/* The slope of the loss along v at x, |v| any; x is restored. */
-static inline double slope(loss_function loss, void *context, float *x, const float *v, int64_t n,
-                           double h) {
+double slope(loss_function loss, void *context, float *x, const float *v, int64_t n, double h) {
     float *start = oct_malloc_array((size_t)n, sizeof *start);
     double difference[2];
     memcpy(start, x, (size_t)n * sizeof *x);
@@ -63,9 +42,8 @@ static inline double slope(loss_function loss, void *context, float *x, const fl
     return (4 * difference[1] - difference[0]) / 3;
 }
 
-/* Along the gradient itself and along two random directions. */
-static inline void expect_gradient(const char *name, loss_function loss, void *context, float *x,
-                                   const float *gradient, int64_t n, double h, double tolerance) {
+void expect_gradient(const char *name, loss_function loss, void *context, float *x,
+                     const float *gradient, int64_t n, double h, double tolerance) {
     float *v = oct_malloc_array((size_t)n, sizeof *v);
     double length = norm(gradient, n);
     assert_true(length > 0);
@@ -87,34 +65,22 @@ static inline void expect_gradient(const char *name, loss_function loss, void *c
     oct_free(v);
 }
 
-/* ---- one module ---- */
-
-typedef struct bench {
-    oct_module *root; /* parent of the module under test */
-    oct_module *m;
-    oct_weights *weights;
-    oct_step *step;
-    int64_t T, in, out;
-    float *x, *y, *r, *dx; /* loss = <r, y> */
-} bench;
-
-/* A module that only holds others: theirs to belong to. */
-static inline oct_module *new_root(void) {
+oct_module *new_root(void) {
     static const oct_module_ops ops = {.type_name = "Root"};
     oct_module *root = oct_module_create(sizeof *root, OCT_MODULE_CONTAINER, &ops, NULL, "");
     assert_non_null(root);
     return root;
 }
 
-static inline void bench_open(bench *b, int64_t B, int64_t S) {
-    *b = (bench){.root = new_root(), .T = B * S};
+void bench_open(bench *b, int64_t batch, int64_t length) {
+    *b = (bench){.root = new_root(), .T = batch * length};
     assert_int_equal(oct_weights_create(&b->weights), OCT_OK);
     assert_int_equal(oct_step_create(b->weights, OCT_F32, &b->step), OCT_OK);
-    b->step->B = B;
-    b->step->S = S;
+    b->step->B = batch;
+    b->step->S = length;
 }
 
-static inline void bench_set(bench *b, oct_module *m, int64_t in, int64_t out) {
+void bench_set(bench *b, oct_module *m, int64_t in, int64_t out) {
     b->m = m;
     b->in = in;
     b->out = out;
@@ -138,7 +104,7 @@ static inline void bench_set(bench *b, oct_module *m, int64_t in, int64_t out) {
     oct_free(params);
 }
 
-static inline void bench_close(bench *b) {
+void bench_close(bench *b) {
     oct_step_destroy(b->step);
     oct_weights_destroy(b->weights);
     oct_module_destroy(b->root);
@@ -148,7 +114,7 @@ static inline void bench_close(bench *b) {
     oct_free(b->r);
 }
 
-static inline void bench_forward(bench *b, oct_save save) {
+static void bench_forward(bench *b, oct_save save) {
     oct_tensor x = oct_tensor_2d(OCT_F32, b->T, b->in, b->x);
     oct_tensor y = oct_tensor_2d(OCT_F32, b->T, b->out, b->y);
     x.id = oct_step_new_id(b->step);
@@ -158,7 +124,7 @@ static inline void bench_forward(bench *b, oct_save save) {
     oct_step_leave(b->step, mark);
 }
 
-static inline void bench_backward(bench *b, oct_accumulate accumulate) {
+static void bench_backward(bench *b, oct_accumulate accumulate) {
     oct_tensor dy = oct_tensor_2d(OCT_F32, b->T, b->out, b->r);
     oct_tensor dx = oct_tensor_2d(OCT_F32, b->T, b->in, b->dx);
     dy.id = oct_step_new_id(b->step);
@@ -166,14 +132,13 @@ static inline void bench_backward(bench *b, oct_accumulate accumulate) {
     oct_arena_release(b->step->saved, (oct_arena_mark){0, 0});
 }
 
-static inline double bench_loss(void *context) {
+static double bench_loss(void *context) {
     bench *b = context;
     bench_forward(b, OCT_SAVE_NOTHING);
     return dot(b->r, b->y, b->T * b->out);
 }
 
-/* Parameters and input; then once more, adding to dx. */
-static inline void bench_check(bench *b, double tolerance) {
+void bench_check(bench *b, double tolerance) {
     bench_forward(b, OCT_SAVE_FOR_BACKWARD);
     bench_backward(b, OCT_OVERWRITE);
     expect_gradient("x", bench_loss, b, b->x, b->dx, b->T * b->in, 0.05, tolerance);
@@ -196,36 +161,18 @@ static inline void bench_check(bench *b, double tolerance) {
     assert_int_equal(oct_quant_cache_count(b->step->quant_cache), 0);
 }
 
-/* All of a bench's life from the creation of the module on. */
-static inline void bench_finish(bench *b, oct_module *m, int64_t in, int64_t out,
-                                double tolerance) {
+void bench_finish(bench *b, oct_module *m, int64_t in, int64_t out, double tolerance) {
     bench_set(b, m, in, out);
     bench_check(b, tolerance);
     bench_close(b);
 }
 
-/* ---- routing ---- */
-
-/* One group, softmax scores, weights as they are. */
-static inline oct_routing_rule plain_rule(int64_t E, int64_t A) {
+oct_routing_rule plain_rule(int64_t E, int64_t A) {
     return (oct_routing_rule){
         .n_experts = E, .n_active = A, .n_groups = 1, .n_limited_groups = 1, .route_scale = 1.0f};
 }
 
-/* ---- whole models ---- */
-
-enum { B = 3, S = 21, V = 50 };
-
-typedef struct lab {
-    oct_model *model;
-    oct_weights *weights;
-    oct_step *step;
-    oct_recipe recipe;
-    int32_t tokens[B * S], targets[B * S];
-    double loss; /* mean */
-} lab;
-
-static inline oct_model_args small_args(oct_model_family family) {
+oct_model_args small_args(oct_model_family family) {
     oct_model_args args;
     oct_error err = {0};
     assert_int_equal(
@@ -241,7 +188,7 @@ static inline oct_model_args small_args(oct_model_family family) {
     return args;
 }
 
-static inline void lab_open(lab *l, const oct_model_args *args, oct_dtype activation) {
+void lab_open(lab *l, const oct_model_args *args, oct_dtype activation) {
     oct_error err = {0};
     if (oct_model_create(args, OCT_PARAMS_ALLOCATED, &l->model, &err))
         fail_msg("%s", err.message);
@@ -263,13 +210,13 @@ static inline void lab_open(lab *l, const oct_model_args *args, oct_dtype activa
     }
 }
 
-static inline void lab_close(lab *l) {
+void lab_close(lab *l) {
     oct_step_destroy(l->step);
     oct_weights_destroy(l->weights);
     oct_model_destroy(l->model);
 }
 
-static inline oct_status make_mx(oct_module *m, void *context) {
+oct_status make_mx(oct_module *m, void *context) {
     oct_linear *linear = oct_linear_from(m);
     if (linear) {
         linear->recipe = context;
@@ -278,26 +225,25 @@ static inline oct_status make_mx(oct_module *m, void *context) {
     return OCT_OK;
 }
 
-/* All linears, the head too. */
-static inline void lab_quantize_all(lab *l, const char *recipe) {
+void lab_quantize_all(lab *l, const char *recipe) {
     assert_int_equal(oct_recipe_parse(recipe, &l->recipe, NULL), OCT_OK);
     l->recipe.gemm = OCT_GEMM_EXACT;
     oct_module_visit(oct_model_root(l->model), make_mx, &l->recipe);
 }
 
-static inline void lab_quantize(lab *l, const char *recipe) {
+void lab_quantize(lab *l, const char *recipe) {
     lab_quantize_all(l, recipe);
     oct_module_find(oct_model_root(l->model), "output")->ops = &oct_linear_ops;
 }
 
-static inline int64_t n_valid_targets(void) {
+int64_t n_valid_targets(void) {
     int64_t n = 0;
     for (int i = 0; i < B * S; i++)
         n += i % 7 != 3;
     return n;
 }
 
-static inline void lab_train(lab *l) {
+void lab_train(lab *l) {
     double sum;
     int64_t n;
     oct_model_zero_gradients(l->model);
@@ -310,7 +256,7 @@ static inline void lab_train(lab *l) {
     l->loss = sum / (double)n;
 }
 
-static inline double lab_loss(void *context) {
+double lab_loss(void *context) {
     lab *l = context;
     double sum;
     int64_t n;
@@ -320,8 +266,7 @@ static inline double lab_loss(void *context) {
     return sum / (double)n;
 }
 
-/* Of every parameter. */
-static inline void lab_check_gradients(lab *l, double tolerance) {
+void lab_check_gradients(lab *l, double tolerance) {
     lab_train(l);
     assert_true(fabs(lab_loss(l) - l->loss) < 1e-12);
     int64_t n_params;
@@ -335,19 +280,18 @@ static inline void lab_check_gradients(lab *l, double tolerance) {
     }
 }
 
-static inline void check_model_gradients(const oct_model_args *args, double tolerance) {
+void check_model_gradients(const oct_model_args *args, double tolerance) {
     lab l;
     lab_open(&l, args, OCT_F32);
     lab_check_gradients(&l, tolerance);
     lab_close(&l);
 }
 
-static inline int64_t n_gradients(const lab *l) {
+int64_t n_gradients(const lab *l) {
     return oct_model_n_parameters(l->model);
 }
 
-/* All gradients in a row; the caller frees it. */
-static inline float *gradients(const lab *l) {
+float *gradients(const lab *l) {
     float *all = oct_malloc_array((size_t)n_gradients(l), sizeof *all);
     int64_t n_params, at = 0;
     oct_param *const *params = oct_model_params(l->model, &n_params);
@@ -358,16 +302,14 @@ static inline float *gradients(const lab *l) {
     return all;
 }
 
-static inline void expect_same_bits(const lab *l, const float *expected) {
+void expect_same_bits(const lab *l, const float *expected) {
     float *got = gradients(l);
     assert_memory_equal(got, expected, (size_t)n_gradients(l) * sizeof *got);
     oct_free(got);
 }
 
-/* Gradients and loss of a step near those of `exact`; not nearer than `least`, as if nothing had
- * been rounded. */
-static inline void expect_near(lab *l, lab *exact, const char *name, double least, double most,
-                               double loss_share) {
+void expect_near(lab *l, lab *exact, const char *name, double least, double most,
+                 double loss_share) {
     lab_train(l);
     float *got = gradients(l), *expected = gradients(exact);
     double error = relative_error(got, expected, n_gradients(exact));
@@ -378,16 +320,13 @@ static inline void expect_near(lab *l, lab *exact, const char *name, double leas
     oct_free(expected);
 }
 
-/* A step once more: the same loss and gradients, bit for bit. */
-static inline void lab_train_again(lab *l, double loss, const float *expected) {
+void lab_train_again(lab *l, double loss, const float *expected) {
     lab_train(l);
     assert_true(l->loss == loss);
     expect_same_bits(l, expected);
 }
 
-/* Generates S tokens piece by piece through a cache: each piece's last logits are those of one
- * forward over everything. More than the cache holds is refused. */
-static inline void lab_generate(lab *l, oct_dtype dtype, const int64_t *pieces, size_t n_pieces) {
+void lab_generate(lab *l, oct_dtype dtype, const int64_t *pieces, size_t n_pieces) {
     float *data = oct_malloc_array(B * S * V, sizeof *data), last[B * V];
     oct_tensor logits = oct_tensor_2d(OCT_F32, B * S, V, data);
     int32_t piece[B * S];
@@ -413,5 +352,3 @@ static inline void lab_generate(lab *l, oct_dtype dtype, const int64_t *pieces, 
     oct_kv_cache_destroy(cache);
     oct_free(data);
 }
-
-#endif

@@ -41,13 +41,7 @@ static const char deepseek[] =
     "\"routed_scaling_factor\": 2.5, \"scoring_func\": \"sigmoid\", \"topk_group\": 4,"
     "\"v_head_dim\": 128, \"vocab_size\": 129280}";
 
-static inline oct_hf_config config_of(const char *text) {
-    oct_hf_config config;
-    oct_error err = {0};
-    if (oct_hf_config_parse(text, strlen(text), "config.json", &config, &err))
-        fail_msg("%s", err.message);
-    return config;
-}
+oct_hf_config config_of(const char *text);
 
 #define SIZES                                                                                      \
     "\"hidden_size\": 64, \"intermediate_size\": 96, \"num_hidden_layers\": 2,"                    \

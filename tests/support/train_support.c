@@ -1,28 +1,7 @@
-/* A small training job in a folder of its own: text, tokenizer, job file. */
-#ifndef OCT_TESTS_TRAIN_SUPPORT_H
-#define OCT_TESTS_TRAIN_SUPPORT_H
+/* See train_support.h. */
+#include "train_support.h"
 
-#include "../unit/story.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/alloc.h"
-#include "base/fs.h"
-#include "base/rng.h"
-#include "base/strbuf.h"
-#include "config/job.h"
-#include "io/tokenizer.h"
-#include "train/trainer.h"
-
-typedef struct workshop {
-    char folder[64];
-    char job_path[128];
-} workshop;
-
-/* Words in an order that a model can learn a little of. */
-static inline void write_words(const char *path, int n_words) {
+void write_words(const char *path, int n_words) {
     static const char *const words[] = {"the ", "lord ", "said ", "unto ", "moses ",  "and ",
                                         "he ",  "went ", "down ", "to ",   "egypt.\n"};
     oct_strbuf text = {0};
@@ -35,11 +14,11 @@ static inline void write_words(const char *path, int n_words) {
     oct_strbuf_free(&text);
 }
 
-static inline void workshop_path(const workshop *w, const char *name, char out[128]) {
+void workshop_path(const workshop *w, const char *name, char out[128]) {
     snprintf(out, 128, "%s/%s", w->folder, name);
 }
 
-static inline void workshop_open(workshop *w, int n_words) {
+void workshop_open(workshop *w, int n_words) {
     char text[128], tokenizer[128], job[2048];
     const char *paths[] = {text};
     const oct_tokenizer_train_options options = {.vocab_size = 300, .split = OCT_SPLIT_GPT2};
@@ -67,14 +46,13 @@ static inline void workshop_open(workshop *w, int n_words) {
     assert_int_equal(oct_file_write(w->job_path, job, strlen(job), NULL), OCT_OK);
 }
 
-static inline void workshop_close(workshop *w) {
+void workshop_close(workshop *w) {
     char command[128];
     snprintf(command, sizeof command, "rm -rf '%s'", w->folder);
     assert_int_equal(system(command), 0);
 }
 
-/* The job with overrides, NULL-terminated. */
-static inline void load_job(const workshop *w, oct_job *job, const char *const *overrides) {
+void load_job(const workshop *w, oct_job *job, const char *const *overrides) {
     oct_error err = {0};
     int n = 0;
     while (overrides && overrides[n])
@@ -83,7 +61,7 @@ static inline void load_job(const workshop *w, oct_job *job, const char *const *
         fail_msg("%s", err.message);
 }
 
-static inline oct_trainer *make_trainer(const oct_job *job) {
+oct_trainer *make_trainer(const oct_job *job) {
     oct_error err = {0};
     oct_trainer *t = NULL;
     const oct_trainer_options options = {0};
@@ -92,7 +70,7 @@ static inline oct_trainer *make_trainer(const oct_job *job) {
     return t;
 }
 
-static inline oct_step_result step_once(oct_trainer *t) {
+oct_step_result step_once(oct_trainer *t) {
     oct_error err = {0};
     oct_step_result result;
     if (oct_trainer_step(t, &result, &err) != OCT_OK)
@@ -100,8 +78,7 @@ static inline oct_step_result step_once(oct_trainer *t) {
     return result;
 }
 
-/* All parameters of a model, one after the other (oct_free). */
-static inline float *copy_parameters(oct_trainer *t, int64_t *n_floats) {
+float *copy_parameters(oct_trainer *t, int64_t *n_floats) {
     int64_t n, at = 0;
     oct_param *const *params = oct_model_params(oct_trainer_model(t), &n);
     *n_floats = oct_model_n_parameters(oct_trainer_model(t));
@@ -114,5 +91,3 @@ static inline float *copy_parameters(oct_trainer *t, int64_t *n_floats) {
     assert_int_equal(at, *n_floats);
     return copy;
 }
-
-#endif

@@ -1,14 +1,7 @@
-/* What the formats say, worked out in fp64 from the tables of docs/numerics.md and by search, so
- * that an expected value shares nothing with the library's codecs: values of codes, the code of a
- * number, the scale of an MX block. */
-#ifndef OCT_TESTS_EXACT_H
-#define OCT_TESTS_EXACT_H
+/* See exact.h. */
+#include "exact.h"
 
-#include <math.h>
-#include <octet/format.h>
-#include <stdbool.h>
-
-static inline double exact_hif8(int low) {
+static double exact_hif8(int low) {
     if (low < 0x08) /* 0000 mmm */
         return low ? ldexp(1, low - 23) : 0;
     if (low < 0x10) /* 0001 mmm */
@@ -23,8 +16,7 @@ static inline double exact_hif8(int low) {
                        : ldexp(1 + (low & 1) / 2.0, (low & 16 ? -1 : 1) * (8 | (low >> 1 & 7)));
 }
 
-/* The value of a code of E4M3, E5M2 or HIF8. */
-static inline double exact_value(oct_dtype format, int code) {
+double exact_value(oct_dtype format, int code) {
     int low = code & 0x7f;
     double magnitude;
     if (format == OCT_HIF8) {
@@ -41,7 +33,7 @@ static inline double exact_value(oct_dtype format, int code) {
     return code & 0x80 ? -magnitude : magnitude;
 }
 
-static inline double exact_largest(oct_dtype format) {
+double exact_largest(oct_dtype format) {
     double largest = 0;
     for (int code = 0; code < 128; code++)
         if (isfinite(exact_value(format, code)))
@@ -49,9 +41,7 @@ static inline double exact_largest(oct_dtype format) {
     return largest;
 }
 
-/* The value of the code that a finite x gets, saturating: the nearest; of two as near, the one with
- * an even code (E4M3, E5M2) or the larger (HIF8, ties away). */
-static inline double exact_rounded(oct_dtype format, double x) {
+double exact_rounded(oct_dtype format, double x) {
     static double values[OCT_N_DTYPES][128];
     double best = 0, magnitude = fabs(x), distance = magnitude;
     int best_code = 0;
@@ -71,8 +61,7 @@ static inline double exact_rounded(oct_dtype format, double x) {
     return copysign(best, x);
 }
 
-/* The scale of an MX block whose largest magnitude is amax, in mode rceil or floor. */
-static inline double exact_mx_scale(double amax, oct_dtype format, oct_scale_mode mode) {
+double exact_mx_scale(double amax, oct_dtype format, oct_scale_mode mode) {
     int exponent;
     if (amax == 0)
         return 0x1p-127;
@@ -87,5 +76,3 @@ static inline double exact_mx_scale(double amax, oct_dtype format, oct_scale_mod
     }
     return ldexp(1, exponent < -127 ? -127 : exponent > 127 ? 127 : exponent);
 }
-
-#endif

@@ -1,20 +1,11 @@
-/* What the tests of src/io share: a folder of their own, files in it, failing allocations. Include
- * it after cmocka.h. */
-#ifndef OCT_TESTS_IO_SUPPORT_H
-#define OCT_TESTS_IO_SUPPORT_H
+/* See io_support.h. */
+#include "io_support.h"
 
 #include <ftw.h>
 #include <jansson.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
-#include "base/alloc.h"
-#include "base/fs.h"
-
-static char test_folder[64];
+char test_folder[64];
 
 static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *place) {
     (void)st;
@@ -23,47 +14,45 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
     return remove(path);
 }
 
-/* jansson takes its memory from oct_malloc here, so that its allocations fail and count too. */
-static inline int enter_folder(void **state) {
+int enter_folder(void **state) {
     (void)state;
     json_set_alloc_funcs(oct_malloc, oct_free);
     strcpy(test_folder, "/tmp/octet-test-XXXXXX");
     return mkdtemp(test_folder) && chdir(test_folder) == 0 ? 0 : -1;
 }
 
-static inline int leave_folder(void **state) {
+int leave_folder(void **state) {
     (void)state;
     return chdir("/") == 0 ? nftw(test_folder, remove_one, 16, FTW_DEPTH | FTW_PHYS) : -1;
 }
 
-static inline void put_file(const char *path, const void *bytes, size_t n_bytes) {
+void put_file(const char *path, const void *bytes, size_t n_bytes) {
     FILE *f = fopen(path, "wb");
     assert_non_null(f);
     assert_int_equal(fwrite(bytes, 1, n_bytes, f), n_bytes);
     assert_int_equal(fclose(f), 0);
 }
 
-static inline void put_text(const char *path, const char *text) {
+void put_text(const char *path, const char *text) {
     put_file(path, text, strlen(text));
 }
 
-static inline char *get_file(const char *path, size_t *n_bytes) {
+char *get_file(const char *path, size_t *n_bytes) {
     static char *text; /* outlives the call that is given its place */
     assert_int_equal(oct_file_read(path, (size_t)1 << 30, &text, n_bytes, NULL), OCT_OK);
     return text;
 }
 
-static inline void assert_contains(const char *text, const char *part) {
+void assert_contains(const char *text, const char *part) {
     assert_that(strstr(text, part), "expected \"%s\" in \"%s\"", part, text);
 }
 
-static inline void assert_one_line(const char *text) {
+void assert_one_line(const char *text) {
     assert_true(text[0]);
     assert_null(strchr(text, '\n'));
 }
 
-/* Runs `call` while the process may open nothing: the machine's trouble, not the file's. */
-static inline void assert_no_handle_fails(oct_status (*call)(oct_error *err)) {
+void assert_no_handle_fails(oct_status (*call)(oct_error *err)) {
     oct_error err = {0};
     struct rlimit limit, none;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
@@ -75,9 +64,7 @@ static inline void assert_no_handle_fails(oct_status (*call)(oct_error *err)) {
     assert_contains(err.message, "Too many open files");
 }
 
-/* Runs `call` with the 1st, 2nd, ... allocation failing until it succeeds: each failure must be a
- * status with a message and give all memory back. `call` frees what a success gave it. */
-static inline void sweep_allocations(oct_status (*call)(oct_error *err)) {
+void sweep_allocations(oct_status (*call)(oct_error *err)) {
     for (int64_t n = 1; n < 100000; n++) {
         oct_error err = {0};
         size_t live = oct_alloc_live_bytes();
@@ -91,5 +78,3 @@ static inline void sweep_allocations(oct_status (*call)(oct_error *err)) {
     }
     fail_msg("the call never succeeded");
 }
-
-#endif

@@ -1,55 +1,7 @@
-/* A whole model and the same one in shards, side by side on every rank, and training of both. */
-#ifndef OCT_TESTS_SHARDED_H
-#define OCT_TESTS_SHARDED_H
+/* See sharded.h. */
+#include "sharded.h"
 
-#include "../unit/story.h"
-
-#include <math.h>
-#include <stdio.h>
-
-#include "base/alloc.h"
-#include "base/rng.h"
-#include "comm/comm.h"
-#include "convert/plan.h"
-#include "fsdp/fsdp.h"
-#include "kernel/select.h"
-#include "model/model.h"
-#include "quant/rules.h"
-#include "train/optimizer.h"
-#include "train/ranks.h"
-
-enum { SEED = 11, S = 8, N_SEQUENCES = 12 }; /* 12: any of 1 to 4 ranks takes as many */
-
-/* Rows that are no multiples of 32, fewer blocks than ranks, heads that share keys; or weights of
- * 4096 x 1024; or of 96 and of 2 rows. */
-typedef enum sizes { SIZES_SMALL, SIZES_WIDE, SIZES_FEW_ROWS } sizes;
-
-typedef struct setup {
-    sizes sizes;
-    const char *recipe; /* NULL: high precision */
-    oct_rule_set rules; /* 0: octet's */
-    oct_fsdp_config config;
-    oct_recompute recompute;
-    int tied;
-    int convert_head;
-    int experts;       /* 5 of them a layer, of 40 hidden rows; 8 if ranks share them */
-    int expert_degree; /* ranks that share the experts; 0: as 1 */
-    int plain_linears; /* experts alone are converted */
-} setup;
-
-typedef struct replica {
-    oct_model *model;
-    oct_recipe recipe;
-    oct_plan *plan;
-    oct_weights *weights;
-    oct_step *step;
-    oct_optimizer *optimizer;
-    oct_comm *comm; /* NULL: whole */
-    oct_fsdp_comms comms;
-    oct_fsdp *fsdp;
-} replica;
-
-static inline oct_model_args small_args(const setup *s) {
+oct_model_args sharded_args(const setup *s) {
     oct_model_args args;
     assert_int_equal(oct_model_args_flavor(s->experts ? "qwen3" : "llama3",
                                            s->experts ? "demo_moe" : "demo", &args, NULL),
@@ -80,7 +32,7 @@ static inline oct_model_args small_args(const setup *s) {
     return args;
 }
 
-static inline oct_plan *plan_model(oct_model *model, const setup *s, oct_recipe *recipe) {
+oct_plan *plan_model(oct_model *model, const setup *s, oct_recipe *recipe) {
     static const char *const kept[] = {"router.gate", "output"};
     oct_error err = {0};
     oct_plan *plan = NULL;
@@ -109,10 +61,9 @@ static inline oct_plan *plan_model(oct_model *model, const setup *s, oct_recipe 
     return plan;
 }
 
-/* comm NULL: whole. */
-static inline void replica_open(replica *r, const setup *s, oct_comm *comm) {
+void replica_open(replica *r, const setup *s, oct_comm *comm) {
     oct_error err = {0};
-    oct_model_args args = small_args(s);
+    oct_model_args args = sharded_args(s);
     *r = (replica){.comm = comm};
     if (oct_model_create(&args, comm ? OCT_PARAMS_SHAPES_ONLY : OCT_PARAMS_ALLOCATED, &r->model,
                          &err))
@@ -141,7 +92,7 @@ static inline void replica_open(replica *r, const setup *s, oct_comm *comm) {
     oct_model_init(r->model, SEED);
 }
 
-static inline void replica_close(replica *r) {
+void replica_close(replica *r) {
     oct_optimizer_destroy(r->optimizer);
     oct_fsdp_destroy(r->fsdp);
     oct_comm_destroy(r->comms.experts);
@@ -152,12 +103,9 @@ static inline void replica_close(replica *r) {
     oct_plan_destroy(r->plan);
 }
 
-/* ---- all ranks ---- */
+oct_comm *world;
 
-static oct_comm *world;
-
-/* Around the tests of a program that mpirun starts. */
-static inline int open_world(void **state) {
+int open_world(void **state) {
     (void)state;
     oct_error err = {0};
     if (oct_kernels_init(&err) || oct_comm_create_world(&world, &err))
@@ -165,30 +113,26 @@ static inline int open_world(void **state) {
     return world ? 0 : -1;
 }
 
-static inline int close_world(void **state) {
+int close_world(void **state) {
     (void)state;
     oct_comm_destroy(world);
     return 0;
 }
 
-/* Bytes that all ranks received of one kind. */
-static inline int64_t total_bytes(oct_traffic traffic) {
+int64_t total_bytes(oct_traffic traffic) {
     double n = (double)oct_comm_bytes(world, traffic);
     assert_int_equal(oct_comm_sum_f64(world, &n, 1), OCT_OK);
     return (int64_t)n;
 }
 
-/* ---- training ---- */
-
-static inline void fill_tokens(int32_t *tokens, int32_t *targets) {
+void fill_tokens(int32_t *tokens, int32_t *targets) {
     for (int i = 0; i < N_SEQUENCES * S; i++) {
         tokens[i] = (int32_t)oct_rng_below(SEED, 1, (uint64_t)i, 12) + 7 * (i % 5);
         targets[i] = i % 11 == 0 ? OCT_IGNORE_LABEL : (tokens[i] * 3 + 1) % 90;
     }
 }
 
-/* One optimizer step over this rank's sequences, one a micro-batch; the mean loss over all. */
-static inline double train_step(replica *r, const int32_t *tokens, const int32_t *targets) {
+double train_step(replica *r, const int32_t *tokens, const int32_t *targets) {
     int rank = r->comm ? oct_comm_rank(r->comm) : 0, n_ranks = r->comm ? oct_comm_size(r->comm) : 1;
     double sums[2] = {0, 0};
     int64_t n_valid = 0;
@@ -219,8 +163,7 @@ static inline double train_step(replica *r, const int32_t *tokens, const int32_t
     return sums[0] / sums[1];
 }
 
-/* The loss at the last step; *first: at the first. */
-static inline double train(const setup *s, oct_comm *comm, int n_steps, double *first) {
+double train(const setup *s, oct_comm *comm, int n_steps, double *first) {
     static int32_t tokens[N_SEQUENCES * S], targets[N_SEQUENCES * S];
     double loss = 0;
     replica r;
@@ -234,7 +177,7 @@ static inline double train(const setup *s, oct_comm *comm, int n_steps, double *
     return loss;
 }
 
-static inline void check_training(const setup *s, int n_steps) {
+void check_training(const setup *s, int n_steps) {
     double expected = 0, first = 0, got;
     if (oct_comm_rank(world) == 0) { /* the others would only compute the same */
         expected = train(s, NULL, n_steps, &first);
@@ -246,5 +189,3 @@ static inline void check_training(const setup *s, int n_steps) {
         fail_msg("%s: loss %.6f on %d ranks, %.6f on one", s->recipe ? s->recipe : "none", got,
                  oct_comm_size(world), expected);
 }
-
-#endif

@@ -1,28 +1,19 @@
-/* Gathered codes and scales against those that one process makes, and the recipes to try. */
-#ifndef OCT_TESTS_GATHERS_H
-#define OCT_TESTS_GATHERS_H
+/* See gathers.h. */
+#include "gathers.h"
 
-#include "sharded.h"
+const char *const recipes[N_RECIPES] = {"mxfp8",
+                                        "mxfp8-32x32",
+                                        "hif8",
+                                        "hif8_full_range",
+                                        "dynamic_mx-1-1-32_E5M2_E5M2_E5M2",
+                                        "dynamic_per_tensor_E4M3_E4M3_E5M2",
+                                        "dynamic_per_channel_E4M3_E4M3_E4M3",
+                                        "delayed_per_tensor_E4M3_E4M3_E4M3"};
 
-#include <string.h>
-
-#include "nn/experts.h"
-#include "nn/linear.h"
-
-static const char *const recipes[] = {"mxfp8",
-                                      "mxfp8-32x32",
-                                      "hif8",
-                                      "hif8_full_range",
-                                      "dynamic_mx-1-1-32_E5M2_E5M2_E5M2",
-                                      "dynamic_per_tensor_E4M3_E4M3_E5M2",
-                                      "dynamic_per_channel_E4M3_E4M3_E4M3",
-                                      "delayed_per_tensor_E4M3_E4M3_E4M3"};
-enum { N_RECIPES = sizeof recipes / sizeof recipes[0] };
-
-static const oct_fsdp_config low = {
+const oct_fsdp_config low = {
     .activation = OCT_BF16, .low_precision_linears = true, .low_precision_experts = true};
 
-static oct_fsdp_config with(oct_gather_mode mode, oct_reshard reshard) {
+oct_fsdp_config with(oct_gather_mode mode, oct_reshard reshard) {
     oct_fsdp_config config = low;
     config.mode = mode;
     config.reshard = reshard;
@@ -88,16 +79,15 @@ static void check_dense(replica *sharded, replica *whole, const char *name) {
     assert_memory_equal(got.data, expected.data, oct_tensor_bytes(&expected));
 }
 
-static void before(replica *r, int64_t unit, oct_phase phase) {
+void before(replica *r, int64_t unit, oct_phase phase) {
     assert_int_equal(oct_step_before(r->step, unit, phase), OCT_OK);
 }
 
-static void after(replica *r, int64_t unit, oct_phase phase) {
+void after(replica *r, int64_t unit, oct_phase phase) {
     assert_int_equal(oct_step_after(r->step, unit, phase), OCT_OK);
 }
 
-/* Walks a step as a model does, without computing. */
-static void check_gathers(const setup *s) {
+void check_gathers(const setup *s) {
     replica whole, sharded;
     replica_open(&whole, s, NULL);
     replica_open(&sharded, s, world);
@@ -130,5 +120,3 @@ static void check_gathers(const setup *s) {
     replica_close(&sharded);
     replica_close(&whole);
 }
-
-#endif

@@ -1,8 +1,8 @@
 /* usage: hf_logits FOLDER TOKENS OUT
  *
- * Opens a Hugging Face model folder and writes to OUT, as fp32: the logits (S,V) of the S tokens
- * (int32) in TOKENS, and those of the last token when the sequence goes through a cache, half of it
- * at once and then token by token. hf_peers.py compares them. */
+ * Opens a Hugging Face model folder, or a checkpoint, and writes to OUT, as fp32: the logits (S,V)
+ * of the S tokens (int32) in TOKENS, and those of the last token when the sequence goes through a
+ * cache, half of it at once and then token by token. hf_peers.py compares them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +10,24 @@
 #include "base/alloc.h"
 #include "base/fs.h"
 #include "train/hf_model.h"
+#include "train/model_source.h"
+
+static oct_status open_checkpoint(const char *path, oct_model **model, oct_error *err) {
+    oct_model_source *source = NULL;
+    const oct_model_use use = {.recipe = "fp32"};
+    oct_status status = oct_model_source_open(path, &use, &source, err);
+    if (!status)
+        status = oct_model_create(&source->args, OCT_PARAMS_ALLOCATED, model, err);
+    if (!status)
+        status = oct_model_source_read(source, *model, err);
+    oct_model_source_close(source);
+    return status;
+}
 
 static oct_status open_model(const char *folder, oct_model **model, oct_error *err) {
     oct_model_args args;
+    if (!oct_is_hf_folder(folder))
+        return open_checkpoint(folder, model, err);
     oct_status status = oct_setup_model_args_from_hf(folder, &args, err);
     if (!status)
         status = oct_model_create(&args, OCT_PARAMS_ALLOCATED, model, err);

@@ -1,4 +1,4 @@
-/* Byte-pair encoding on bytes: vocabulary, merges, and the encoding of one word.
+/* Byte-pair encoding on bytes, or on characters: vocabulary, merges, and the encoding of one word.
  *
  * Token strings in a tokenizer.json spell bytes with 256 printable characters (GPT-2's
  * `bytes_to_unicode`); here they are plain bytes. A vocabulary entry with another character in it
@@ -47,6 +47,7 @@ typedef struct oct_bpe {
     int32_t unk;        /* stands for such a byte; -1: none, and the byte can't be encoded */
     bool fuse_unk;      /* one for a run of them */
     bool ignore_merges; /* a word that is a token isn't merged (Llama 3) */
+    bool by_character;  /* merging begins with characters instead of bytes */
 } oct_bpe;
 
 /* The character that spells a byte, and back (-1 for a character that spells none). */
@@ -83,8 +84,8 @@ typedef struct oct_bpe_scratch {
 void oct_bpe_scratch_free(oct_bpe_scratch *scratch);
 
 /* Appends the ids of one word: of all adjacent pairs the one with the lowest rank (the leftmost of
- * those) is merged until none is left. OCT_INVALID: a byte has no token, and the vocabulary no
- * token for unknown ones. */
+ * those) is merged until none is left. By character: the word is UTF-8 and each of its characters
+ * has a token. OCT_INVALID: a byte has no token, and the vocabulary no token for unknown ones. */
 oct_status oct_bpe_encode_word(const oct_bpe *bpe, oct_bpe_scratch *scratch, const char *word,
                                size_t n_bytes, oct_token_list *ids);
 

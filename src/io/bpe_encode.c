@@ -17,6 +17,7 @@
 #include <xxhash.h>
 
 #include "base/alloc.h"
+#include "base/utf8.h"
 #include "io/bpe.h"
 
 #define NO_MERGE UINT32_MAX
@@ -170,6 +171,35 @@ static size_t start_nodes(const oct_bpe *bpe, oct_bpe_scratch *s, const uint8_t 
     return count;
 }
 
+/* A node for each character, numbered by its first byte. Returns the last one. */
+static int32_t start_characters(const oct_bpe *bpe, oct_bpe_scratch *s, const char *word,
+                                size_t n) {
+    int32_t last = -1;
+    for (size_t i = 0, length; i < n; i += length) {
+        length = oct_utf8_length(word + i, n - i);
+        length = length ? length : 1;
+        s->nodes[i] = (oct_bpe_node){oct_bpe_find(bpe, word + i, length), -1, last,
+                                     (int32_t)(i + length), NO_MERGE};
+        last = (int32_t)i;
+    }
+    s->nodes[last].next = -1;
+    return last;
+}
+
+static void look_up_characters(const oct_bpe *bpe, oct_bpe_scratch *s) {
+    s->heap_n = 0;
+    for (int32_t at = 0; at >= 0; at = s->nodes[at].next) {
+        const oct_bpe_node *node = &s->nodes[at];
+        const oct_bpe_merge *merge =
+            node->next < 0 ? NULL : oct_bpe_find_merge(bpe, node->id, s->nodes[node->next].id);
+        if (!merge)
+            continue;
+        set_pair(s, at, merge);
+        s->heap[s->heap_n++] = pair_at(merge->rank, at);
+    }
+    heap_order(s);
+}
+
 /* The pairs of the nodes that start_nodes made, of n bytes each of which has a token. */
 static void look_up_bytes(const oct_bpe *bpe, oct_bpe_scratch *s, const uint8_t *word, size_t n) {
     s->heap_n = 0;
@@ -207,16 +237,21 @@ static oct_status merge_word(const oct_bpe *bpe, oct_bpe_scratch *s, const uint8
     oct_status status = reserve(s, n);
     if (status)
         return status;
-    size_t n_nodes = start_nodes(bpe, s, word, n);
-    if (n_nodes == 0)
-        return OCT_INVALID;
-    look_up_nodes(bpe, s, word, n, n_nodes);
+    if (bpe->by_character) {
+        start_characters(bpe, s, (const char *)word, n);
+        look_up_characters(bpe, s);
+    } else {
+        size_t n_nodes = start_nodes(bpe, s, word, n);
+        if (n_nodes == 0)
+            return OCT_INVALID;
+        look_up_nodes(bpe, s, word, n, n_nodes);
+    }
     while (s->heap_n) {
         uint64_t pair = heap_pop(s);
         if (s->nodes[place_of(pair)].rank == rank_of(pair))
             merge_at(bpe, s, place_of(pair));
     }
-    return append_nodes(s, (int32_t)n_nodes - 1, ids);
+    return append_nodes(s, INT32_MAX, ids);
 }
 
 /* ---- long words ---- */
@@ -278,9 +313,14 @@ static void draw_back(const oct_bpe *bpe, const oct_bpe_scratch *s, const char *
 /* Merges a window that more bytes follow; f->at becomes its last token that is the whole word's. */
 static void merge_window(const oct_bpe *bpe, oct_bpe_scratch *s, const char *window, size_t n,
                          frontier *f) {
-    start_nodes(bpe, s, (const uint8_t *)window, n);
-    look_up_bytes(bpe, s, (const uint8_t *)window, n);
     *f = (frontier){.at = (int32_t)n - 1, .shortest = 1, .id = -1};
+    if (bpe->by_character) {
+        f->at = start_characters(bpe, s, window, n);
+        look_up_characters(bpe, s);
+    } else {
+        start_nodes(bpe, s, (const uint8_t *)window, n);
+        look_up_bytes(bpe, s, (const uint8_t *)window, n);
+    }
     while (s->heap_n) {
         uint64_t pair = heap_pop(s);
         int32_t at = place_of(pair);
@@ -298,7 +338,14 @@ static void merge_window(const oct_bpe *bpe, oct_bpe_scratch *s, const char *win
 
 bool oct_bpe_goes_in_parts(const oct_bpe *bpe, const char *word, size_t n_bytes) {
     return n_bytes > WINDOW_BYTES && n_bytes > bpe->longest &&
-           oct_bpe_missing_byte(bpe, word, n_bytes) < 0;
+           (bpe->by_character || oct_bpe_missing_byte(bpe, word, n_bytes) < 0);
+}
+
+/* A window ends where a character does. */
+static size_t window_end(const oct_bpe *bpe, const char *word, size_t size) {
+    while (bpe->by_character && ((uint8_t)word[size] & 0xC0) == 0x80)
+        size--;
+    return size;
 }
 
 oct_status oct_bpe_encode_part(const oct_bpe *bpe, oct_bpe_scratch *scratch, const char *word,
@@ -309,6 +356,7 @@ oct_status oct_bpe_encode_part(const oct_bpe *bpe, oct_bpe_scratch *scratch, con
         oct_status status = size > INT32_MAX / 2 ? OCT_INVALID : reserve(scratch, size);
         if (status)
             return status;
+        size = window_end(bpe, word, size);
         merge_window(bpe, scratch, word, size, &f);
         if (f.at >= 0)
             break; /* else nothing is known: look at more */

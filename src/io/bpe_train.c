@@ -158,7 +158,8 @@ static oct_status count_word(void *user, const char *bytes, size_t n, oct_error 
 static oct_status count_document(void *user, const char *text, size_t n, oct_error *err) {
     trainer *t = user;
     t->done_bytes += (int64_t)n;
-    oct_status status = oct_pretokenize(&t->pretokenizer, &t->scratch, text, n, count_word, t, err);
+    oct_status status =
+        oct_pretokenize(&t->pretokenizer, &t->scratch, text, n, true, count_word, t, err);
     report(t, "counting words", t->done_bytes, t->total_bytes);
     return status;
 }

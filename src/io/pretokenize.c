@@ -1,6 +1,7 @@
 /* Text to words: see pretokenize.h. */
 #include "io/pretokenize.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <utf8proc.h>
 
@@ -41,7 +42,8 @@ oct_status oct_pretokenizer_add_split(oct_pretokenizer *p, const char *pattern, 
                         MAX_PATTERN_BYTES, n_bytes);
     oct_status status = oct_regex_compile(pattern, n_bytes, kind, place, &regex, err);
     if (status == OCT_OK)
-        status = add_stage(p, (oct_pretokenizer_stage){OCT_STAGE_SPLIT, regex, split}, place, err);
+        status = add_stage(p, (oct_pretokenizer_stage){OCT_STAGE_SPLIT, regex, split, .mark = ""},
+                           place, err);
     if (status != OCT_OK)
         oct_regex_free(regex);
     return status;
@@ -50,6 +52,13 @@ oct_status oct_pretokenizer_add_split(oct_pretokenizer *p, const char *pattern, 
 oct_status oct_pretokenizer_add_step(oct_pretokenizer *p, oct_stage_kind kind, const char *place,
                                      oct_error *err) {
     return add_stage(p, (oct_pretokenizer_stage){.kind = kind}, place, err);
+}
+
+oct_status oct_pretokenizer_add_mark(oct_pretokenizer *p, const char *mark, oct_mark_before before,
+                                     const char *place, oct_error *err) {
+    oct_pretokenizer_stage stage = {.kind = OCT_STAGE_MARK, .mark_before = before};
+    snprintf(stage.mark, sizeof stage.mark, "%s", mark);
+    return add_stage(p, stage, place, err);
 }
 
 void oct_pretokenizer_free(oct_pretokenizer *p) {
@@ -78,6 +87,7 @@ typedef struct splitter {
     void *user;
     bool continued; /* bytes that aren't UTF-8 came before: no space belongs there */
     bool spelt;     /* pieces are spelt now */
+    bool at_start;  /* the piece at hand begins a whole text */
     oct_error *err;
 } splitter;
 
@@ -87,6 +97,15 @@ static oct_status split(splitter *r, int stage, const char *text, size_t start, 
 static oct_status pass_on(splitter *r, int stage, const char *piece, size_t n_bytes) {
     size_t stop;
     return n_bytes ? split(r, stage, piece, 0, n_bytes, OCT_TEXT_ENDS, &stop) : OCT_OK;
+}
+
+/* The same for text[from..to) of the piece at hand. */
+static oct_status pass_on_part(splitter *r, int stage, const char *text, size_t from, size_t to) {
+    bool at_start = r->at_start;
+    r->at_start = at_start && from == 0;
+    oct_status status = pass_on(r, stage, text + from, to - from);
+    r->at_start = at_start;
+    return status;
 }
 
 /* Joins matches and gaps, which come in order, to pieces. */
@@ -103,7 +122,7 @@ typedef struct joiner {
 static oct_status pass_on_waiting(joiner *j) {
     bool waiting = j->waiting;
     j->waiting = false;
-    return waiting ? pass_on(j->r, j->next_stage, j->text + j->from, j->to - j->from) : OCT_OK;
+    return waiting ? pass_on_part(j->r, j->next_stage, j->text, j->from, j->to) : OCT_OK;
 }
 
 /* Whether the range joins the piece that waits. */
@@ -123,9 +142,9 @@ static bool joins(const joiner *j, bool match) {
 static oct_status join(joiner *j, size_t from, size_t to, bool found) {
     bool match = found != j->rule.invert;
     if (j->rule.behavior == OCT_SPLIT_ISOLATED)
-        return pass_on(j->r, j->next_stage, j->text + from, to - from);
+        return pass_on_part(j->r, j->next_stage, j->text, from, to);
     if (j->rule.behavior == OCT_SPLIT_REMOVED)
-        return match ? OCT_OK : pass_on(j->r, j->next_stage, j->text + from, to - from);
+        return match ? OCT_OK : pass_on_part(j->r, j->next_stage, j->text, from, to);
     oct_status status = OCT_OK;
     if (joins(j, match)) {
         j->to = to;
@@ -207,6 +226,31 @@ static oct_status spell(splitter *r, int stage, const char *piece, size_t n_byte
     return status;
 }
 
+static bool takes_mark(const splitter *r, int stage, const char *piece, size_t n_bytes) {
+    const oct_pretokenizer_stage *rule = &r->p->stages[stage];
+    size_t n_mark = strlen(rule->mark);
+    if (piece[0] == ' ' || (n_bytes >= n_mark && memcmp(piece, rule->mark, n_mark) == 0))
+        return false; /* there is one */
+    return rule->mark_before == OCT_MARK_BEFORE_ALL
+               ? !(stage == 0 && r->continued)
+               : rule->mark_before == OCT_MARK_BEFORE_FIRST && r->at_start && !r->continued;
+}
+
+static oct_status put_marks(splitter *r, int stage, const char *piece, size_t n_bytes) {
+    oct_strbuf *marked = &r->scratch->changed[stage];
+    const char *mark = r->p->stages[stage].mark, *end = piece + n_bytes;
+    marked->length = 0;
+    if (takes_mark(r, stage, piece, n_bytes))
+        oct_strbuf_puts(marked, mark);
+    for (const char *space; (space = memchr(piece, ' ', (size_t)(end - piece)));
+         piece = space + 1) {
+        oct_strbuf_append(marked, piece, (size_t)(space - piece));
+        oct_strbuf_puts(marked, mark);
+    }
+    oct_strbuf_append(marked, piece, (size_t)(end - piece));
+    return marked->failed ? OCT_NO_MEMORY : pass_on(r, stage + 1, marked->text, marked->length);
+}
+
 static oct_status hand_over(splitter *r, const char *word, size_t n_bytes) {
     oct_strbuf *bytes = &r->scratch->unspelt;
     if (!r->spelt)
@@ -231,6 +275,8 @@ static oct_status split(splitter *r, int stage, const char *text, size_t start, 
         return put_space(r, stage, text + start, end - start);
     if (r->p->stages[stage].kind == OCT_STAGE_SPELL)
         return spell(r, stage, text + start, end - start);
+    if (r->p->stages[stage].kind == OCT_STAGE_MARK)
+        return put_marks(r, stage, text + start, end - start);
     return split_at_matches(r, stage, text, start, end, ends, stop);
 }
 
@@ -399,6 +445,7 @@ static oct_status split_streamed(splitter *r, const char *text, size_t n_bytes) 
         if (!status && stop == at && used - at >= OCT_STRETCH_BYTES)
             status = split(r, 0, s->window, at, used, OCT_TEXT_ENDS, &stop);
         at = stop;
+        r->at_start = r->at_start && at == 0;
         slide_window(r, &at, &used);
     }
     return status;
@@ -464,9 +511,10 @@ oct_status oct_pretokenizer_normalize(const oct_pretokenizer *p, oct_pretokenize
 }
 
 oct_status oct_pretokenize(const oct_pretokenizer *p, oct_pretokenizer_scratch *scratch,
-                           const char *text, size_t n_bytes, oct_word_sink sink, void *user,
-                           oct_error *err) {
-    splitter r = {.p = p, .scratch = scratch, .sink = sink, .user = user, .err = err};
+                           const char *text, size_t n_bytes, bool is_first, oct_word_sink sink,
+                           void *user, oct_error *err) {
+    splitter r = {
+        .p = p, .scratch = scratch, .sink = sink, .user = user, .at_start = is_first, .err = err};
     oct_status status = OCT_OK;
     for (size_t at = 0; at < n_bytes && !status;) {
         bool ascii;

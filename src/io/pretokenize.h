@@ -45,13 +45,25 @@ typedef struct oct_split {
 typedef enum oct_stage_kind {
     OCT_STAGE_SPLIT,
     OCT_STAGE_SPACE, /* a space is put before a piece that doesn't begin with one */
-    OCT_STAGE_SPELL  /* later steps see a piece's bytes spelt as in a vocabulary (bpe.h) */
+    OCT_STAGE_SPELL, /* later steps see a piece's bytes spelt as in a vocabulary (bpe.h) */
+    OCT_STAGE_MARK   /* spaces become a mark, which may be put before a piece as well */
 } oct_stage_kind;
+
+/* Which pieces a mark is put before: where none stands yet. */
+typedef enum oct_mark_before {
+    OCT_MARK_BEFORE_ALL,
+    OCT_MARK_BEFORE_FIRST, /* the piece that a whole text begins with */
+    OCT_MARK_BEFORE_NONE
+} oct_mark_before;
+
+#define OCT_MARK_BYTES 5 /* a character of UTF-8 and its NUL */
 
 typedef struct oct_pretokenizer_stage {
     oct_stage_kind kind;
     oct_regex *regex; /* of a split */
     oct_split split;
+    char mark[OCT_MARK_BYTES]; /* of OCT_STAGE_MARK */
+    oct_mark_before mark_before;
 } oct_pretokenizer_stage;
 
 typedef struct oct_pretokenizer {
@@ -70,6 +82,9 @@ oct_status oct_pretokenizer_add_split(oct_pretokenizer *pretokenizer, const char
 /* Adds a step of another kind; spelling is added at most once. */
 oct_status oct_pretokenizer_add_step(oct_pretokenizer *pretokenizer, oct_stage_kind kind,
                                      const char *place, oct_error *err);
+/* Adds OCT_STAGE_MARK, of one character. */
+oct_status oct_pretokenizer_add_mark(oct_pretokenizer *pretokenizer, const char *mark,
+                                     oct_mark_before before, const char *place, oct_error *err);
 
 /* Memory of one thread: zero-initialised, filled at need. */
 typedef struct oct_pretokenizer_scratch {
@@ -89,10 +104,10 @@ oct_status oct_pretokenizer_normalize(const oct_pretokenizer *pretokenizer,
 
 typedef oct_status (*oct_word_sink)(void *user, const char *word, size_t n_bytes, oct_error *err);
 
-/* Hands the words of `text` to `sink`. OCT_INVALID when a pattern needs more steps or stack than
- * allowed; else what the sink returns. */
+/* Hands the words of `text`, with which a whole one may begin, to `sink`. OCT_INVALID when a
+ * pattern needs more steps or stack than allowed; else what the sink returns. */
 oct_status oct_pretokenize(const oct_pretokenizer *pretokenizer, oct_pretokenizer_scratch *scratch,
-                           const char *text, size_t n_bytes, oct_word_sink sink, void *user,
-                           oct_error *err);
+                           const char *text, size_t n_bytes, bool is_first, oct_word_sink sink,
+                           void *user, oct_error *err);
 
 #endif

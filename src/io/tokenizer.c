@@ -79,6 +79,8 @@ static oct_status compute_hash(oct_tokenizer *t) {
     hash_number(state, (uint64_t)t->bpe.ignore_merges << 2 | (uint64_t)t->bpe.fuse_unk << 1 |
                            t->pretokenizer.nfc);
     hash_number(state, (uint64_t)(int64_t)t->bpe.unk);
+    if (t->pieces.used)
+        hash_number(state, (uint64_t)t->pieces.byte_fallback << 1 | t->pieces.ignore_merges);
     hash_whole(state, &t->whole);
     t->hash = XXH64_digest(state);
     t->hash += t->hash == 0;
@@ -96,6 +98,10 @@ static oct_status fail_same(const oct_tokenizer *t, const char *path, int32_t on
         (int)t->added[one].id, (int)t->added[other].id);
 }
 
+static bool normalizes(const oct_tokenizer *t) {
+    return t->pretokenizer.nfc || t->normalizer.n_steps;
+}
+
 /* Added tokens into their trees: those that are looked for in normalised text by what they are
  * there. */
 static oct_status plant_added(oct_tokenizer *t, const char *path, oct_error *err) {
@@ -111,9 +117,8 @@ static oct_status plant_added(oct_tokenizer *t, const char *path, oct_error *err
         const char *bytes = a->content;
         size_t n_bytes = a->n_bytes;
         normal.length = 0;
-        if (a->normalized && t->pretokenizer.nfc) {
-            status = oct_pretokenizer_normalize(&t->pretokenizer, &scratch, a->content, a->n_bytes,
-                                                &normal);
+        if (a->normalized && normalizes(t)) {
+            status = oct_tokenizer_normalize(t, &scratch, a->content, a->n_bytes, &normal);
             bytes = normal.text;
             n_bytes = normal.length;
         }
@@ -170,6 +175,8 @@ void oct_tokenizer_free(oct_tokenizer *t) {
     oct_free(t->special_of);
     oct_free(t->whole.before);
     oct_free(t->whole.after);
+    oct_pieces_free(&t->pieces);
+    oct_normalizer_free(&t->normalizer);
     oct_bpe_free(&t->bpe);
     oct_pretokenizer_free(&t->pretokenizer);
     oct_free(t);
@@ -211,6 +218,10 @@ uint64_t oct_tokenizer_hash(const oct_tokenizer *t) {
 const char *oct_tokenizer_token(const oct_tokenizer *t, int32_t id, size_t *n_bytes) {
     if (id < 0 || id >= t->bpe.n_ids || !t->bpe.tokens[id].present)
         return NULL;
+    if (t->pieces.decoded_at) {
+        *n_bytes = t->pieces.decoded_at[id + 1] - t->pieces.decoded_at[id];
+        return t->pieces.decoded + t->pieces.decoded_at[id];
+    }
     *n_bytes = t->bpe.tokens[id].n_bytes;
     return t->bpe.pool + t->bpe.tokens[id].offset;
 }
@@ -229,6 +240,7 @@ typedef struct encoding {
     oct_encoder *encoder;
     oct_token_sink sink;
     void *user;
+    bool at_start; /* the text at hand begins the whole one */
 } encoding;
 
 static oct_status flush(encoding *e, oct_error *err) {
@@ -257,9 +269,16 @@ static oct_status encode_parts(encoding *e, const char *word, size_t n_bytes, oc
     return status;
 }
 
+static oct_status flush_encoding(void *user, oct_error *err) {
+    return flush(user, err);
+}
+
 static oct_status encode_word(void *user, const char *word, size_t n_bytes, oct_error *err) {
     encoding *e = user;
     oct_token_list *out = &e->encoder->out;
+    if (e->tokenizer->pieces.used)
+        return oct_pieces_encode_word(e->tokenizer, &e->encoder->bpe, word, n_bytes, out,
+                                      flush_encoding, e, err);
     if (oct_bpe_goes_in_parts(&e->tokenizer->bpe, word, n_bytes))
         return encode_parts(e, word, n_bytes, err);
     oct_status status =
@@ -291,9 +310,11 @@ static oct_status encode_around(encoding *e, const oct_added_tree *tree, const c
                                 size_t n_bytes, text_encoder encode_rest, oct_error *err) {
     const oct_added_token *added = e->tokenizer->added;
     oct_status status = OCT_OK;
+    bool at_start = e->at_start;
     size_t done = 0;
     for (size_t next = 0; (done < n_bytes || next < n_bytes) && !status;) {
         oct_added_match m = oct_added_tree_find(tree, added, text, next, done, n_bytes);
+        e->at_start = at_start && done == 0;
         if (m.start > done)
             status = encode_rest(e, text + done, m.start - done, err);
         if (!status && m.index >= 0)
@@ -303,12 +324,36 @@ static oct_status encode_around(encoding *e, const oct_added_tree *tree, const c
         if (m.index < 0)
             break;
     }
+    e->at_start = at_start;
     return status;
 }
 
 static oct_status encode_plain(encoding *e, const char *text, size_t n_bytes, oct_error *err) {
     return oct_pretokenize(&e->tokenizer->pretokenizer, &e->encoder->pretokenizer, text, n_bytes,
-                           encode_word, e, err);
+                           e->at_start, encode_word, e, err);
+}
+
+static oct_status encode_normalized(encoding *e, const char *text, size_t n_bytes, bool finds_added,
+                                    oct_error *err) {
+    const oct_tokenizer *t = e->tokenizer;
+    oct_strbuf normal = {0};
+    oct_status status =
+        oct_tokenizer_normalize(t, &e->encoder->pretokenizer, text, n_bytes, &normal);
+    if (!status &&
+        finds_added) /* parts of normalised text are normal, so they stay what they are */
+        status =
+            encode_around(e, &t->added_trees[true], normal.text, normal.length, encode_plain, err);
+    else if (!status)
+        status = encode_plain(e, normal.text, normal.length, err);
+    oct_strbuf_free(&normal);
+    return status;
+}
+
+/* Added tokens are text like any other. */
+static oct_status encode_all_as_text(encoding *e, const char *text, size_t n_bytes,
+                                     oct_error *err) {
+    return e->tokenizer->normalizer.n_steps ? encode_normalized(e, text, n_bytes, false, err)
+                                            : encode_plain(e, text, n_bytes, err);
 }
 
 /* What lies between the tokens that are looked for in the text as it is: those that are looked for
@@ -316,29 +361,22 @@ static oct_status encode_plain(encoding *e, const char *text, size_t n_bytes, oc
 static oct_status encode_between(encoding *e, const char *text, size_t n_bytes, oct_error *err) {
     const oct_tokenizer *t = e->tokenizer;
     const oct_added_tree *tree = &t->added_trees[true];
-    oct_strbuf normal = {0};
     if (!tree->n_nodes)
-        return encode_plain(e, text, n_bytes, err);
-    if (!t->pretokenizer.nfc)
-        return encode_around(e, tree, text, n_bytes, encode_plain, err);
-    oct_status status = oct_pretokenizer_normalize(&t->pretokenizer, &e->encoder->pretokenizer,
-                                                   text, n_bytes, &normal);
-    if (!status) /* parts of normalised text are normal, so they stay what they are */
-        status = encode_around(e, tree, normal.text, normal.length, encode_plain, err);
-    oct_strbuf_free(&normal);
-    return status;
+        return encode_all_as_text(e, text, n_bytes, err);
+    return normalizes(t) ? encode_normalized(e, text, n_bytes, true, err)
+                         : encode_around(e, tree, text, n_bytes, encode_plain, err);
 }
 
 oct_status oct_tokenizer_encode_stream(const oct_tokenizer *t, const char *text, size_t n_bytes,
                                        oct_added_tokens added, oct_token_sink sink, void *user,
                                        oct_error *err) {
-    encoding e = {t, borrow_encoder(t), sink, user};
+    encoding e = {t, borrow_encoder(t), sink, user, true};
     if (!e.encoder)
         return oct_fail_memory(err);
     oct_status status =
         added == OCT_ADDED_TOKENS_FOUND
             ? encode_around(&e, &t->added_trees[false], text, n_bytes, encode_between, err)
-            : encode_plain(&e, text, n_bytes, err);
+            : encode_all_as_text(&e, text, n_bytes, err);
     if (!status)
         status = flush(&e, err);
     return_encoder(t, e.encoder);
@@ -357,8 +395,36 @@ oct_status oct_tokenizer_encode(const oct_tokenizer *t, const char *text, size_t
 
 /* ---- decode ---- */
 
+/* Appends the first token, without the marks that its decoder drops there. */
+static void append_without_marks(const oct_tokenizer *t, int32_t id, oct_strbuf *text) {
+    const oct_bpe_token *token = &t->bpe.tokens[id];
+    const char *bytes = t->bpe.pool + token->offset;
+    size_t n_mark = strlen(t->pieces.mark);
+    for (size_t at = 0; at < token->n_bytes;) {
+        bool is_mark =
+            token->n_bytes - at >= n_mark && memcmp(bytes + at, t->pieces.mark, n_mark) == 0;
+        if (!is_mark)
+            oct_strbuf_append(text, bytes + at, 1);
+        at += is_mark ? n_mark : 1;
+    }
+}
+
+/* Takes what a decoder strips from the front of a text, which begins at `from`. */
+static void strip_front(const oct_pieces *p, oct_strbuf *text, size_t from) {
+    size_t n = strlen(p->strip), n_gone = 0;
+    while (n_gone < p->n_strip * n && text->length - from - n_gone >= n &&
+           memcmp(text->text + from + n_gone, p->strip, n) == 0)
+        n_gone += n;
+    if (n_gone == 0)
+        return;
+    memmove(text->text + from, text->text + from + n_gone, text->length - from - n_gone + 1);
+    text->length -= n_gone;
+}
+
 oct_status oct_tokenizer_decode(const oct_tokenizer *t, const int32_t *ids, size_t n,
                                 oct_special_tokens special, oct_strbuf *text, oct_error *err) {
+    size_t from = text->length;
+    bool is_first = true;
     for (size_t i = 0; i < n; i++) {
         size_t n_bytes;
         const char *bytes = oct_tokenizer_token(t, ids[i], &n_bytes);
@@ -367,8 +433,15 @@ oct_status oct_tokenizer_decode(const oct_tokenizer *t, const int32_t *ids, size
                             "token %zu: no such id; expected one of the tokenizer's, below %lld; "
                             "got %d",
                             i, (long long)t->bpe.n_ids, (int)ids[i]);
-        if (special == OCT_SPECIAL_TOKENS_WRITE || !t->special_of[ids[i]])
+        if (special == OCT_SPECIAL_TOKENS_SKIP && t->special_of[ids[i]])
+            continue;
+        if (is_first && t->pieces.mark[0])
+            append_without_marks(t, ids[i], text);
+        else
             oct_strbuf_append(text, bytes, n_bytes);
+        is_first = false;
     }
+    if (t->pieces.n_strip && !text->failed)
+        strip_front(&t->pieces, text, from);
     return text->failed ? oct_fail_memory(err) : OCT_OK;
 }

@@ -1,5 +1,8 @@
-/* Byte-level BPE tokenizers in Hugging Face's `tokenizer.json` format (GPT-2, Llama 3, Qwen 2 and
- * 3, DeepSeek V3, and what oct_tokenizer_train writes).
+/* BPE tokenizers in Hugging Face's `tokenizer.json` format: byte-level ones (GPT-2, Llama 3, Qwen 2
+ * and 3, DeepSeek V3, and what oct_tokenizer_train writes), and those whose file has no ByteLevel
+ * part, vocabularies of pieces as SentencePiece trains them (Llama 2, Mistral, Gemma). These mark
+ * spaces and merge characters; one without a token becomes the tokens of its bytes, or the unknown
+ * token, and a text is normalised as a whole. The rest goes for both.
  *
  * Text goes through these steps: added tokens are cut out; the rest is normalised (NFC, if the file
  * says so), split into words by the file's regular expressions, and each word's bytes are merged in
@@ -37,7 +40,7 @@ typedef enum oct_special_tokens {
 } oct_special_tokens;
 
 /* `path` is a tokenizer file, or a folder that holds `tokenizer.json` (a Hugging Face model
- * folder). OCT_INVALID: unreadable, not JSON, not a byte-level BPE, or inconsistent (a merge of
+ * folder). OCT_INVALID: unreadable, not JSON, not a BPE of these kinds, or inconsistent (a merge of
  * unknown tokens, an id used twice); the message names the file and the key. Begin
  * and end of text are found by the first of these that says anything:
  *   1. `bos_token` / `eos_token` of `tokenizer_config.json` beside a file named `tokenizer.json`
@@ -75,7 +78,8 @@ size_t oct_tokenizer_ids_after(const oct_tokenizer *tokenizer, const int32_t **i
 oct_status oct_tokenizer_decode(const oct_tokenizer *tokenizer, const int32_t *ids, size_t n,
                                 oct_special_tokens special, oct_strbuf *text, oct_error *err);
 
-/* The bytes of one token (owned by the tokenizer, not NUL-terminated); NULL if there is no such id.
+/* The bytes of one token as it is decoded within a text (owned by the tokenizer, not
+ * NUL-terminated); NULL if there is no such id.
  */
 const char *oct_tokenizer_token(const oct_tokenizer *tokenizer, int32_t id, size_t *n_bytes);
 /* The id of the token or added token with exactly these bytes, -1 if there is none. */

@@ -48,6 +48,48 @@ typedef struct oct_added_match {
 oct_added_match oct_added_tree_find(const oct_added_tree *tree, const oct_added_token *tokens,
                                     const char *text, size_t from, size_t done, size_t n);
 
+/* A step of a normalizer that can do more than NFC, which then makes the whole text over before
+ * it's cut. */
+typedef struct oct_normal_step {
+    char *pattern; /* each is replaced by content; NULL: see below */
+    char *content; /* ... this is put before a text that isn't empty; NULL: NFC */
+} oct_normal_step;
+
+#define OCT_MAX_NORMAL_STEPS 16
+
+typedef struct oct_normalizer {
+    oct_normal_step steps[OCT_MAX_NORMAL_STEPS];
+    int n_steps;
+} oct_normalizer;
+
+void oct_normalizer_free(oct_normalizer *normalizer);
+/* Appends what the tokenizer's normalizer, of either kind, makes of a text. */
+oct_status oct_tokenizer_normalize(const oct_tokenizer *tokenizer,
+                                   oct_pretokenizer_scratch *scratch, const char *text,
+                                   size_t n_bytes, oct_strbuf *to);
+
+/* A vocabulary of characters and their joins, as SentencePiece trains them, instead of bytes. */
+typedef struct oct_pieces {
+    bool used;
+    bool byte_fallback;
+    bool ignore_merges;
+    int32_t byte_id[256]; /* tokens <0x00> to <0xFF>, which stand for characters without a token */
+    /* How they are decoded. */
+    char *decoded;              /* bytes of all tokens, by id */
+    size_t *decoded_at;         /* where they begin, and one more */
+    char mark[OCT_MARK_BYTES];  /* dropped where the first token has it; "": none */
+    char strip[OCT_MARK_BYTES]; /* at most n_strip of these are taken from the front of a text */
+    size_t n_strip;
+} oct_pieces;
+
+void oct_pieces_free(oct_pieces *pieces);
+/* Appends the ids of one word. OCT_INVALID: it holds a character without a token, and none stands
+ * for unknown ones. `flush` is called with `user` whenever there are many ids. */
+oct_status oct_pieces_encode_word(const oct_tokenizer *tokenizer, oct_bpe_scratch *scratch,
+                                  const char *word, size_t n_bytes, oct_token_list *ids,
+                                  oct_status (*flush)(void *user, oct_error *err), void *user,
+                                  oct_error *err);
+
 /* What is done to the ids of a whole text. */
 typedef struct oct_whole_text {
     int32_t *before, *after; /* ids that its post-processor puts around it */
@@ -65,6 +107,8 @@ typedef struct oct_encoder_pool {
 
 struct oct_tokenizer {
     oct_bpe bpe;
+    oct_pieces pieces;
+    oct_normalizer normalizer; /* steps; none where it's NFC alone, which the pretokenizer does */
     oct_pretokenizer pretokenizer;
     oct_added_token *added;
     size_t n_added, added_capacity;

@@ -47,12 +47,13 @@ static oct_status add_spelt(oct_tokenizer_reader *r, int32_t id, const char *tex
     char stack[256], *bytes = n <= sizeof stack ? stack : oct_malloc(n);
     if (!bytes)
         return oct_fail_memory(r->err);
-    int64_t n_bytes = oct_bpe_unspell(text, n, bytes);
+    int64_t n_bytes = r->tokenizer->pieces.used ? -1 : oct_bpe_unspell(text, n, bytes);
     *spelt = n_bytes > 0;
     if (!*spelt) {
         memcpy(bytes, text, n);
         n_bytes = (int64_t)restore_nul(r, bytes, n);
     }
+    *spelt |= r->tokenizer->pieces.used;
     oct_status status = oct_bpe_add_token(bpe, id, bytes, (size_t)n_bytes, *spelt);
     if (bytes != stack)
         oct_free(bytes);
@@ -84,7 +85,8 @@ static oct_status read_vocab(oct_tokenizer_reader *r, json_t *vocab) {
     }
     if (oct_bpe_finish(&r->tokenizer->bpe))
         return oct_fail_memory(r->err);
-    if (r->tokenizer->bpe.byte_id['a'] >= 0 || r->tokenizer->bpe.byte_id[' '] >= 0)
+    if (r->tokenizer->pieces.used || r->tokenizer->bpe.byte_id['a'] >= 0 ||
+        r->tokenizer->bpe.byte_id[' '] >= 0)
         return OCT_OK;
     return oct_fail(
         r->err, OCT_INVALID,
@@ -95,6 +97,8 @@ static oct_status read_vocab(oct_tokenizer_reader *r, json_t *vocab) {
 
 static int32_t find_spelt(const oct_bpe *bpe, const char *text, size_t n) {
     char bytes[1024];
+    if (bpe->by_character)
+        return oct_bpe_find(bpe, text, n);
     int64_t n_bytes = n <= sizeof bytes ? oct_bpe_unspell(text, n, bytes) : -1;
     return n_bytes > 0 ? oct_bpe_find(bpe, bytes, (size_t)n_bytes) : -1;
 }
@@ -158,7 +162,8 @@ static oct_status read_merges(oct_tokenizer_reader *r, json_t *merges) {
 static bool is_text_of(const oct_bpe *bpe, int64_t id, const char *text, size_t n) {
     char bytes[256];
     const oct_bpe_token *token = &bpe->tokens[id];
-    int64_t n_bytes = n <= sizeof bytes ? oct_bpe_unspell(text, n, bytes) : -1;
+    int64_t n_bytes =
+        n <= sizeof bytes && !bpe->by_character ? oct_bpe_unspell(text, n, bytes) : -1;
     if (!token->present)
         return false;
     if (n_bytes > 0)
@@ -201,6 +206,8 @@ static oct_status read_unk(oct_tokenizer_reader *r, const json_t *name) {
 static oct_status read_model(oct_tokenizer_reader *r, const json_t *root) {
     static const char *const unsupported[] = {"dropout", "continuing_subword_prefix",
                                               "end_of_word_suffix", "byte_fallback"};
+    size_t n_unsupported =
+        sizeof unsupported / sizeof *unsupported - (r->tokenizer->pieces.used ? 1 : 0);
     const json_t *model = json_object_get(root, "model");
     if (!json_is_object(model))
         return oct_reader_wrong_type(r, "model", "an object", model);
@@ -209,11 +216,11 @@ static oct_status read_model(oct_tokenizer_reader *r, const json_t *root) {
         return oct_fail(r->err, OCT_INVALID,
                         "%s: model.type: not supported; expected \"BPE\"; got \"%s\"", r->path,
                         oct_show(type).text);
-    for (size_t i = 0; i < sizeof unsupported / sizeof *unsupported; i++)
+    for (size_t i = 0; i < n_unsupported; i++)
         if (is_set(json_object_get(model, unsupported[i])))
-            return oct_fail(r->err, OCT_INVALID,
-                            "%s: model.%s: not supported in a byte-level BPE; expected null",
-                            r->path, unsupported[i]);
+            return oct_fail(
+                r->err, OCT_INVALID, "%s: model.%s: not supported in a %s; expected null", r->path,
+                unsupported[i], r->tokenizer->pieces.used ? "BPE of pieces" : "byte-level BPE");
     oct_bpe *bpe = &r->tokenizer->bpe;
     oct_status status = oct_reader_bool(r, model, "ignore_merges", false, &bpe->ignore_merges);
     if (!status)
@@ -224,7 +231,7 @@ static oct_status read_model(oct_tokenizer_reader *r, const json_t *root) {
         status = read_unk(r, json_object_get(model, "unk_token"));
     if (!status)
         status = read_merges(r, json_object_get(model, "merges"));
-    return status;
+    return status || !r->tokenizer->pieces.used ? status : oct_reader_piece_bytes(r, model);
 }
 
 /* ---- added tokens ---- */
@@ -269,11 +276,12 @@ static oct_status number_token(oct_tokenizer_reader *r, const char *place, oct_a
                         "tokens count on from the %zu entries of model.vocab, whose ids have gaps)",
                         r->path, place, oct_show(text).text, (int)a->id,
                         json_object_size(r->vocab));
-    bool spelt; /* text doesn't become it but by its content, so it isn't among what merges make */
+    bool spelt =
+        false; /* text doesn't become it but by its content, so it isn't among what merges make */
     char *bytes = oct_malloc(a->n_bytes);
     if (!bytes)
         return oct_fail_memory(r->err);
-    int64_t n_bytes = oct_bpe_unspell(a->content, a->n_bytes, bytes);
+    int64_t n_bytes = bpe->by_character ? -1 : oct_bpe_unspell(a->content, a->n_bytes, bytes);
     spelt = n_bytes > 0; /* decoded as the spelling of bytes where it can be read so */
     oct_status status = oct_bpe_add_token(bpe, a->id, spelt ? bytes : a->content,
                                           spelt ? (size_t)n_bytes : a->n_bytes, false);
@@ -465,6 +473,7 @@ oct_status oct_tokenizer_load(const char *path, oct_tokenizer **tokenizer, oct_e
     oct_tokenizer_reader r = {.path = file, .tokenizer = t, .known = &known, .err = err};
     if (!status)
         status = read_root(file, &root, &r.nul, err);
+    t->pieces.used = t->bpe.by_character = !oct_reader_spells_bytes(root);
     if (!status)
         status = read_model(&r, root);
     r.vocab = json_object_get(json_object_get(root, "model"), "vocab");

@@ -1,7 +1,8 @@
-/* The normalizer, the pre-tokenizer and the decoder of a tokenizer.json: see tokenizer_reader.h. */
+/* The pre-tokenizer and the decoder of a tokenizer.json: see tokenizer_reader.h. */
 #include <string.h>
 #include <xxhash.h>
 
+#include "base/utf8.h"
 #include "io/json.h"
 #include "io/tokenizer_impl.h"
 #include "io/tokenizer_reader.h"
@@ -59,13 +60,6 @@ oct_status oct_reader_unsupported_type(oct_tokenizer_reader *r, const json_t *pa
                                        const char *expected) {
     return oct_fail(r->err, OCT_INVALID, "%s: %s.type: not supported; expected %s; got \"%s\"",
                     r->path, key, expected, oct_show(oct_reader_type(part)).text);
-}
-
-static oct_status read_normalizer(oct_tokenizer_reader *r, const json_t *part, const char *key) {
-    if (strcmp(oct_reader_type(part), "NFC") != 0)
-        return oct_reader_unsupported_type(r, part, key, "NFC or a Sequence of it");
-    r->tokenizer->pretokenizer.nfc = true;
-    return OCT_OK;
 }
 
 /* Where a step is, for messages. */
@@ -186,6 +180,75 @@ static oct_status read_punctuation(oct_tokenizer_reader *r, const json_t *part, 
     return status ? status : add_set(r, &punctuation, false, behavior, key);
 }
 
+static oct_status add_mark(oct_tokenizer_reader *r, const char *mark, oct_mark_before before,
+                           const char *key) {
+    oct_tokenizer *t = r->tokenizer;
+    oct_strbuf place = {0};
+    put_place(r, key, "", &place);
+    oct_status status = place.failed ? oct_fail_memory(r->err)
+                                     : oct_pretokenizer_add_mark(&t->pretokenizer, mark, before,
+                                                                 place.text, r->err);
+    oct_strbuf_free(&place);
+    t->hash = XXH64(mark, strlen(mark), t->hash * 4 + (uint64_t)before);
+    return status;
+}
+
+static oct_status read_mark_before(oct_tokenizer_reader *r, const json_t *part, const char *key,
+                                   oct_mark_before *before) {
+    static const char *const names[] = {[OCT_MARK_BEFORE_ALL] = "always",
+                                        [OCT_MARK_BEFORE_FIRST] = "first",
+                                        [OCT_MARK_BEFORE_NONE] = "never"};
+    const json_t *value = json_object_get(part, "prepend_scheme");
+    const char *name = value ? json_string_value(value) : "always";
+    for (size_t i = 0; name && i < sizeof names / sizeof *names; i++) {
+        if (strcmp(name, names[i]) == 0) {
+            *before = (oct_mark_before)i;
+            return OCT_OK;
+        }
+    }
+    return oct_fail(r->err, OCT_INVALID,
+                    "%s: %s.prepend_scheme: unknown; expected always, first or never; got \"%s\"",
+                    r->path, key, oct_show(name ? name : "").text);
+}
+
+static bool has_prepend(const oct_normalizer *n) {
+    for (int i = 0; i < n->n_steps; i++)
+        if (n->steps[i].content && !n->steps[i].pattern)
+            return true;
+    return false;
+}
+
+static oct_status read_metaspace(oct_tokenizer_reader *r, const json_t *part, const char *key) {
+    const char *mark = json_string_value(json_object_get(part, "replacement"));
+    oct_mark_before before = OCT_MARK_BEFORE_ALL;
+    bool splits, prefixed;
+    if (!mark || !mark[0] || oct_utf8_length(mark, strlen(mark)) != strlen(mark))
+        return oct_fail(r->err, OCT_INVALID,
+                        "%s: %s.replacement: expected one character; got \"%s\"", r->path, key,
+                        oct_show(mark ? mark : "").text);
+    oct_status status = read_mark_before(r, part, key, &before);
+    if (!status)
+        status = oct_reader_bool(r, part, "split", true, &splits);
+    if (!status)
+        status = oct_reader_bool(r, part, "add_prefix_space", true, &prefixed);
+    if (status)
+        return status;
+    if (!prefixed && before != OCT_MARK_BEFORE_NONE)
+        return oct_fail(
+            r->err, OCT_INVALID,
+            "%s: %s: add_prefix_space is false; expected prepend_scheme \"never\" with it", r->path,
+            key);
+    if (before == OCT_MARK_BEFORE_FIRST && has_prepend(&r->tokenizer->normalizer))
+        return oct_fail(r->err, OCT_INVALID,
+                        "%s: %s.prepend_scheme: \"first\" isn't supported behind a normalizer that "
+                        "prepends; expected always or never",
+                        r->path, key);
+    status = add_mark(r, mark, before, key);
+    return status || !splits ? status
+                             : add_split(r, mark, strlen(mark), OCT_PATTERN_LITERAL,
+                                         (oct_split){.behavior = OCT_SPLIT_MERGED_WITH_NEXT}, key);
+}
+
 static oct_status read_pre_tokenizer(oct_tokenizer_reader *r, const json_t *part, const char *key) {
     static const struct {
         const char *type;
@@ -193,7 +256,9 @@ static oct_status read_pre_tokenizer(oct_tokenizer_reader *r, const json_t *part
     } kinds[] = {{"ByteLevel", read_byte_level},
                  {"Split", read_split},
                  {"Digits", read_digits},
-                 {"Punctuation", read_punctuation}};
+                 {"Punctuation", read_punctuation},
+                 {"Metaspace", read_metaspace}};
+    size_t n_kinds = sizeof kinds / sizeof *kinds - (r->tokenizer->pieces.used ? 0 : 1);
     oct_status status = OCT_OK;
     if (r->byte_level && strcmp(oct_reader_type(part), "ByteLevel") == 0)
         return oct_fail(r->err, OCT_INVALID, "%s: %s: not supported; expected one ByteLevel part",
@@ -204,11 +269,12 @@ static oct_status read_pre_tokenizer(oct_tokenizer_reader *r, const json_t *part
     }
     if (status)
         return status;
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+    for (size_t i = 0; i < n_kinds; i++)
         if (strcmp(oct_reader_type(part), kinds[i].type) == 0)
             return kinds[i].read(r, part, key);
-    return oct_reader_unsupported_type(
-        r, part, key, "ByteLevel, Split, Digits, Punctuation or a Sequence of them");
+    return oct_reader_unsupported_type(r, part, key,
+                                       "ByteLevel, Split, Digits, Punctuation, without ByteLevel "
+                                       "Metaspace, or a Sequence of them");
 }
 
 static oct_status read_decoder(oct_tokenizer_reader *r, const json_t *part, const char *key) {
@@ -218,19 +284,14 @@ static oct_status read_decoder(oct_tokenizer_reader *r, const json_t *part, cons
 }
 
 oct_status oct_reader_pipeline(oct_tokenizer_reader *r, const json_t *root) {
-    const json_t *normalizer = json_object_get(root, "normalizer"),
-                 *pre_tokenizer = json_object_get(root, "pre_tokenizer"),
+    const json_t *pre_tokenizer = json_object_get(root, "pre_tokenizer"),
                  *decoder = json_object_get(root, "decoder");
-    oct_status status = OCT_OK;
-    if (normalizer && !json_is_null(normalizer))
-        status = oct_reader_parts(r, normalizer, "normalizer", "normalizers", read_normalizer);
-    if (!status)
+    oct_status status = oct_reader_normalizer(r, root);
+    if (!status && pre_tokenizer && !json_is_null(pre_tokenizer))
         status = oct_reader_parts(r, pre_tokenizer, "pre_tokenizer", "pretokenizers",
                                   read_pre_tokenizer);
-    if (!status && !r->byte_level)
-        status =
-            oct_fail(r->err, OCT_INVALID,
-                     "%s: pre_tokenizer: not a byte-level BPE; expected a ByteLevel part", r->path);
+    if (!status && r->tokenizer->pieces.used)
+        return oct_reader_piece_decoder(r, root);
     if (!status && decoder && !json_is_null(decoder))
         status = oct_reader_parts(r, decoder, "decoder", "decoders", read_decoder);
     return status;

@@ -44,6 +44,13 @@ oct_status oct_reader_unsupported_type(oct_tokenizer_reader *r, const json_t *pa
 
 /* Normalizer, pre-tokenizer and decoder. */
 oct_status oct_reader_pipeline(oct_tokenizer_reader *r, const json_t *root);
+/* Whether the file has a part that spells bytes; else its vocabulary is one of pieces. */
+bool oct_reader_spells_bytes(const json_t *root);
+oct_status oct_reader_normalizer(oct_tokenizer_reader *r, const json_t *root);
+/* Pieces: which tokens stand for bytes, and what merges must keep to for them; then, with all
+ * tokens known, what each decodes to. */
+oct_status oct_reader_piece_bytes(oct_tokenizer_reader *r, const json_t *model);
+oct_status oct_reader_piece_decoder(oct_tokenizer_reader *r, const json_t *root);
 /* What is done to the ids of a whole text: post-processor, truncation, padding. */
 oct_status oct_reader_post_processing(oct_tokenizer_reader *r, const json_t *root);
 /* Which tokens begin and end a text, by the files of `folder` (NULL: none) and by known names. */

@@ -41,7 +41,7 @@ static void split_text(const char *pattern, oct_split split, const char *text, s
     assert_int_equal(oct_pretokenizer_add_split(&p, pattern, strlen(pattern), OCT_PATTERN_REGEX,
                                                 split, "t", NULL),
                      OCT_OK);
-    assert_int_equal(oct_pretokenize(&p, &scratch, text, n, add_piece, found, NULL), OCT_OK);
+    assert_int_equal(oct_pretokenize(&p, &scratch, text, n, true, add_piece, found, NULL), OCT_OK);
     oct_pretokenizer_scratch_free(&scratch);
     oct_pretokenizer_free(&p);
 }
@@ -128,7 +128,7 @@ static void given_a_large_text_in_another_form_it_is_normalised_piece_by_piece(v
     assert_int_equal(oct_pretokenizer_add_split(&p, oct_gpt2_pattern, strlen(oct_gpt2_pattern),
                                                 OCT_PATTERN_REGEX, isolated, "t", NULL),
                      OCT_OK);
-    assert_int_equal(oct_pretokenize(&p, &scratch, text, n_line * n_lines, add_piece, &found, NULL),
+    assert_int_equal(oct_pretokenize(&p, &scratch, text, n_line * n_lines, true, add_piece, &found, NULL),
                      OCT_OK);
     assert_int_equal(found.words, 3 * n_lines);
     assert_int_equal(found.longest, 7);
@@ -150,7 +150,7 @@ static void given_a_pattern_that_explodes_the_text_is_refused(void **state) {
     assert_int_equal(oct_pretokenizer_add_split(&p, pattern, strlen(pattern), OCT_PATTERN_REGEX,
                                                 isolated, "t", &err),
                      OCT_OK);
-    assert_int_equal(oct_pretokenize(&p, &scratch, text, sizeof text, add_piece, &found, &err),
+    assert_int_equal(oct_pretokenize(&p, &scratch, text, sizeof text, true, add_piece, &found, &err),
                      OCT_INVALID);
     assert_contains(err.message, "can't be split");
     oct_pretokenizer_scratch_free(&scratch);
@@ -191,7 +191,7 @@ static void check_entry(const json_t *entry) {
                                    &err))
         fail_msg("%s: %s", pattern, err.message);
     assert_int_equal(
-        oct_pretokenize(&p, &scratch, text, strlen(text), collect_piece, pieces_list, &err),
+        oct_pretokenize(&p, &scratch, text, strlen(text), true, collect_piece, pieces_list, &err),
         OCT_OK);
     if (!json_equal(pieces_list, expected))
         fail_msg("%s on \"%s\": %s; expected %s", pattern, text, json_dumps(pieces_list, 0),

@@ -421,7 +421,11 @@ static void given_a_wrong_tokenizer_file_one_line_names_the_key(void **state) {
     (void)state;
     const bad_file cases[] = {
         {"", "", "\"x\":1", "pre_tokenizer"},
-        {"", "", "\"pre_tokenizer\":{\"type\":\"Metaspace\"}", "Metaspace"},
+        {"", "", "\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"}", "got \"BertPreTokenizer\""},
+        {"", "",
+         "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Metaspace\"},"
+         "{\"type\":\"ByteLevel\"}]}",
+         "got \"Metaspace\""},
         {"", "", "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[]}", "ByteLevel"},
         {"", "", "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":3}", "pretokenizers"},
         {"", "",

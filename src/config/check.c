@@ -272,22 +272,15 @@ static oct_status check_paths(oct_loader *l) {
     return status;
 }
 
-/* The words of [checkpoint] that matter only where something is saved. */
-static oct_status check_last_save(oct_loader *l) {
-    const oct_job *job = l->job;
-    if (!oct_job_saves(job) || !job->checkpoint.last_save_in_hf)
-        return OCT_OK;
-    return oct_loader_fail_text(l, "checkpoint.last_save_in_hf",
-                                "a run saves checkpoints of its own form", "false", "true");
-}
-
 static oct_status check_export(oct_loader *l) {
     const oct_job *job = l->job;
     if (oct_job_saves(job) && job->checkpoint.last_save_model_only &&
-        job->checkpoint.export_dtype == OCT_JOB_FLOAT16)
+        !job->checkpoint.last_save_in_hf && job->checkpoint.export_dtype == OCT_JOB_FLOAT16)
         return oct_loader_fail_text(l, "checkpoint.export_dtype",
-                                    "an export in float16 isn't supported",
-                                    "one of float32, bfloat16", "\"float16\"");
+                                    "a checkpoint isn't saved in float16",
+                                    "float32 or bfloat16, or checkpoint.last_save_in_hf = true "
+                                    "beside it",
+                                    "\"float16\"");
     return OCT_OK;
 }
 
@@ -301,11 +294,19 @@ static oct_status check_initial_load(oct_loader *l) {
 
 /* All checks, so that all that is wrong is told at once. */
 oct_status oct_loader_check(oct_loader *l) {
-    static oct_status (*const checks[])(oct_loader *) = {
-        check_device,  check_initial_load,      check_flavor,     check_names,
-        check_paths,   check_all_path_names,    check_converters, check_model_args,
-        check_recipes, check_selective_option,  check_keep,       check_last_save,
-        check_export,  oct_loader_check_options};
+    static oct_status (*const checks[])(oct_loader *) = {check_device,
+                                                         check_initial_load,
+                                                         check_flavor,
+                                                         check_names,
+                                                         check_paths,
+                                                         check_all_path_names,
+                                                         check_converters,
+                                                         check_model_args,
+                                                         check_recipes,
+                                                         check_selective_option,
+                                                         check_keep,
+                                                         check_export,
+                                                         oct_loader_check_options};
     oct_status status = OCT_OK;
     for (size_t i = 0; i < sizeof checks / sizeof *checks && !status; i++)
         status = oct_loader_refuse(l, checks[i](l), OCT_REFUSED_BY_PLACE);

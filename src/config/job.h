@@ -127,8 +127,8 @@ typedef struct oct_job {
         bool initial_load_in_hf;
         bool initial_load_in_hf_quantized; /* weights in 8 bits, dequantized */
         bool last_save_model_only;
-        bool last_save_in_hf;       /* only where nothing is saved */
-        oct_job_dtype export_dtype; /* float16 only where nothing is exported */
+        bool last_save_in_hf;       /* the last step as a Hugging Face folder beside it */
+        oct_job_dtype export_dtype; /* of that, and of weights alone, which float16 isn't for */
         int64_t keep_latest_k;      /* 0 = all, or >= 2 */
         int64_t load_step;          /* >= 0; -1 = the newest valid one */
         bool enable_first_step_checkpoint;

@@ -199,9 +199,10 @@ static const oct_key keys[] = {
          "its weights are in 8 bits (F8_E4M3 and scales); they are dequantized"),
     BOOL(COURSE, checkpoint.last_save_model_only, "true", "the last save holds the weights alone"),
     BOOL(COURSE, checkpoint.last_save_in_hf, "false",
-         "true only without enable: a run saves checkpoints of its own form"),
+         "write the last step as a Hugging Face folder too, step-N-hf beside step-N"),
     CHOICE(COURSE, checkpoint.export_dtype, "float32|bfloat16|float16", "float32",
-           "dtype of a last save of weights alone; float16 only where there is none"),
+           "dtype of a last save of weights alone and of a Hugging Face folder; float16: of that "
+           "alone, the save beside it is in float32"),
     INT(COURSE, checkpoint.keep_latest_k, INDEX, "10",
         "how many checkpoints to keep; 0: all; not 1"),
     INT(COURSE, checkpoint.load_step, INDEX_OR_1M, "-1",

@@ -71,9 +71,12 @@ oct_status oct_checkpoint_save(const char *folder, const oct_checkpoint_contents
 
 /* ---- loading ---- */
 
-/* Moves the checkpoints above `step` from `folder` to `folder`/aside-K, K the first free number,
- * newest first; a run that goes back leaves them behind. *n: how many; *aside (oct_free): where to,
- * NULL where there were none. Call it in one process. */
+/* What follows the name of a step's folder in the name of its export, which lies beside it. */
+#define OCT_CHECKPOINT_EXPORT_ENDING "-hf"
+
+/* Moves the checkpoints above `step`, and exports of them, from `folder` to `folder`/aside-K, K the
+ * first free number, newest first; a run that goes back leaves them behind. *n: how many; *aside
+ * (oct_free): where to, NULL where there were none. Call it in one process. */
 oct_status oct_checkpoint_set_aside(const char *folder, int64_t step, char **aside, size_t *n,
                                     oct_error *err);
 

@@ -127,18 +127,25 @@ static oct_status make_aside(const char *folder, char **aside, oct_error *err) {
     }
 }
 
-static oct_status move_step(const char *folder, int64_t step, const char *to, oct_error *err) {
+static oct_status move(const char *folder, const char *name, const char *to, oct_error *err) {
     oct_status status = OCT_OK;
-    char *old = oct_step_folder_path(folder, step, NULL);
-    char *new = oct_step_folder_path(to, step, NULL);
+    char *old = oct_path_join(folder, name), *new = oct_path_join(to, name);
     if (!old || !new)
         status = oct_fail_memory(err);
-    else if (rename(old, new) != 0)
+    else if (oct_path_exists(old) && rename(old, new) != 0)
         status =
             oct_fail(err, OCT_FAILED, "%s: can't be renamed to %s: %s", old, new, strerror(errno));
     oct_free(old);
     oct_free(new);
     return status;
+}
+
+static oct_status move_step(const char *folder, int64_t step, const char *to, oct_error *err) {
+    char name[64];
+    snprintf(name, sizeof name, "step-%" PRId64, step);
+    oct_status status = move(folder, name, to, err);
+    strcat(name, OCT_CHECKPOINT_EXPORT_ENDING);
+    return status ? status : move(folder, name, to, err);
 }
 
 oct_status oct_checkpoint_set_aside(const char *folder, int64_t step, char **aside, size_t *n,

@@ -179,10 +179,7 @@ static oct_status put_words(parts *p, oct_error *err) {
     if (status == OCT_OK && (p->config.failed || why.failed))
         status = oct_fail_memory(err);
     if (status == OCT_OK && !p->config.length)
-        status =
-            oct_fail(err, OCT_INVALID,
-                     "%s: transformers has no class for such a model: the nearest is another: %s",
-                     p->from->path, why.length ? why.text : "its experts are others");
+        status = oct_fail_no_words(&why, err);
     oct_strbuf_free(&why);
     if (status != OCT_OK)
         return status;

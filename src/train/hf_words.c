@@ -121,8 +121,16 @@ static oct_model_args sayable(const oct_model_args *args) {
     return a;
 }
 
-/* Whether a config.json of this text says these arguments' model; if not, and nothing is in `why`
- * (NULL is fine) yet, that gets the differences. */
+/* `why` becomes these differences, if there is nothing in it yet, or more. */
+static void keep_nearest(const oct_strbuf *differences, oct_strbuf *why) {
+    if (!why || (why->length && why->length <= differences->length))
+        return;
+    oct_strbuf_free(why);
+    oct_strbuf_append(why, differences->text, differences->length);
+}
+
+/* Whether a config.json of this text says these arguments' model; if not, `why` (NULL is fine) is
+ * kept as above. */
 static oct_status says(const char *text, size_t n_bytes, const char *name,
                        const oct_model_args *args, bool *same, oct_strbuf *why, oct_error *err) {
     oct_hf_config config;
@@ -140,8 +148,8 @@ static oct_status says(const char *text, size_t n_bytes, const char *name,
     if (differences.failed)
         status = oct_fail_memory(err);
     *same = !differences.length;
-    if (differences.length && why && !why->length)
-        oct_strbuf_puts(why, differences.text);
+    if (differences.length)
+        keep_nearest(&differences, why);
     oct_strbuf_free(&differences);
     return status;
 }
@@ -187,10 +195,14 @@ static oct_status put_origin(const oct_model_args *args, const char *origin, con
 
 /* ---- words of our own ---- */
 
-/* DeepSeek's class has experts of both kinds, or doesn't load. */
+/* Qwen3 has a class for each kind; DeepSeek's has experts of both kinds, or doesn't load. */
 static bool can_be(const oct_model_args *a, size_t word) {
-    return words[word].model == a->family && (words[word].family != OCT_HF_DEEPSEEK_V3 ||
-                                              (a->num_experts > 0 && a->num_shared_experts > 0));
+    bool experts = a->num_experts > 0;
+    if (words[word].model != a->family)
+        return false;
+    if (a->family == OCT_MODEL_QWEN3)
+        return experts == (words[word].family == OCT_HF_QWEN3_MOE);
+    return words[word].family != OCT_HF_DEEPSEEK_V3 || (experts && a->num_shared_experts > 0);
 }
 
 static oct_status put_own(const oct_model_args *args, const char *dtype, oct_strbuf *to,
@@ -225,6 +237,12 @@ oct_status oct_hf_words_put(const oct_model_args *args, const char *origin, cons
     if (status == OCT_OK && to->length == before)
         status = put_own(args, dtype, to, why, err);
     return status;
+}
+
+oct_status oct_fail_no_words(const oct_strbuf *why, oct_error *err) {
+    return oct_fail(err, OCT_INVALID,
+                    "transformers has no class for such a model; in the nearest %s",
+                    why->length ? why->text : "experts are chosen otherwise");
 }
 
 void oct_hf_words_losses(const oct_model_args *a, const char *losses[OCT_HF_WORDS_MAX_LOSSES + 1]) {

@@ -15,6 +15,9 @@
 oct_status oct_hf_words_put(const oct_model_args *args, const char *origin, const char *dtype,
                             oct_strbuf *to, oct_strbuf *why, oct_error *err);
 
+/* OCT_INVALID of a model without words, for what `why` says. */
+oct_status oct_fail_no_words(const oct_strbuf *why, oct_error *err);
+
 /* What transformers computes otherwise than these arguments say, as no config.json can say it to
  * its classes; a sentence each, NULL after the last. At most OCT_HF_WORDS_MAX_LOSSES. */
 enum { OCT_HF_WORDS_MAX_LOSSES = 2 };

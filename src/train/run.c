@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "train/last_save.h"
 #include "train/pace.h"
 #include "train/state.h"
 
@@ -174,7 +175,10 @@ static oct_status run_steps(oct_trainer *t, oct_metrics *metrics, oct_error *err
     if (status == OCT_OK && t->stop_reason && oct_job_saves(t->job) && t->steps_done > first &&
         t->last_saved != t->steps_done)
         status = oct_trainer_save(t, err);
-    return status;
+    if (status != OCT_OK || t->steps_done == first || t->last_saved != t->job->training.steps)
+        return status;
+    return oct_ranks_agree(&t->ranks, t->ranks.rank == 0 ? oct_trainer_export_last(t, err) : OCT_OK,
+                           err);
 }
 
 /* A run that goes on from its own checkpoint appends; what it drops are steps that it takes again,

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "train/clock.h"
 #include "quant/rules.h"
+#include "train/last_save.h"
 #include "train/rules_record.h"
 #include "train/setup.h"
 #include "train/state.h"
@@ -304,6 +305,14 @@ static oct_status fill(oct_trainer *t, oct_error *err) {
     return status == OCT_OK ? log_gathers(t, err) : status;
 }
 
+/* The first rank's part: what may refuse comes before what moves. */
+static oct_status leave_behind(oct_trainer *t, oct_error *err) {
+    oct_status status = t->ranks.rank == 0 ? oct_trainer_check_last_model(t, err) : OCT_OK;
+    if (status == OCT_OK)
+        status = oct_trainer_leave_behind(t, err);
+    return status == OCT_OK && t->ranks.rank == 0 ? oct_trainer_check_last_name(t, err) : status;
+}
+
 oct_status oct_trainer_create(const oct_job *job, const oct_trainer_options *options,
                               oct_trainer **out, oct_error *err) {
     oct_trainer *t = oct_calloc_array(1, sizeof *t);
@@ -329,7 +338,7 @@ oct_status oct_trainer_create(const oct_job *job, const oct_trainer_options *opt
     if (status == OCT_OK)
         status = oct_ranks_agree(&t->ranks, fill(t, err), err);
     if (status == OCT_OK)
-        status = oct_ranks_agree(&t->ranks, oct_trainer_leave_behind(t, err), err);
+        status = oct_ranks_agree(&t->ranks, leave_behind(t, err), err);
     if (status == OCT_OK)
         *out = t;
     else

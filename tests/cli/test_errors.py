@@ -58,7 +58,7 @@ class Errors(Training):
         self.assertEqual(result.returncode, 2)
         for line in (at + "an unknown converter", at + "sparse attention isn't supported",
                      at + "float8 converters aren't supported", at + "a converter is there twice",
-                     "command line: --checkpoint.export_dtype: an export in float16 isn't supported",
+                     "command line: --checkpoint.export_dtype: a checkpoint isn't saved in float16",
                      "command line: --checkpoint.keep_latest_k: "):
             self.assertIn("octet: " + line, result.stderr)
         self.assertEqual(len(result.stderr.splitlines()), 6, result.stderr)

@@ -317,6 +317,53 @@ class Exports(Training):
                     self.assertEqual(self.exported(name=name), whole)
                     self.assertEqual(sorted(f for f in os.listdir(self.folder) if f.startswith(name)), [name])
 
+    def test_given_a_last_save_in_hf_the_last_step_leaves_beside_its_checkpoint(self):
+        hf = SAVE + ["--checkpoint.last_save_in_hf"]
+        self.accepted(hf)
+        self.assertEqual(sorted(os.listdir(self.path("out/checkpoint"))), ["step-2", "step-4", "step-4-hf"])
+        self.assertEqual(self.tensors_of("out/checkpoint/step-4-hf"), self.expected())
+        self.assertIn("All 4 steps are done", self.accepted(hf).stdout)
+        # Another run to step 4 would replace it; one that goes back moves it aside with its checkpoint.
+        self.accepted(hf + ["--checkpoint.load_step=2", "--optimizer.lr=1e-3"])
+        self.assertEqual(sorted(os.listdir(self.path("out/checkpoint/aside-1"))), ["metrics.jsonl", "step-4", "step-4-hf"])
+        self.assertNotEqual(self.tensors_of("out/checkpoint/step-4-hf"), self.tensors_of("out/checkpoint/aside-1/step-4-hf"))
+        self.assertEqual(self.tensors_of("out/checkpoint/step-4-hf"), self.expected())
+        os.rename(self.path("out/checkpoint/step-4"), self.path("away"))
+        self.refused(hf, "checkpoint.last_save_in_hf", "step-4-hf", "exists already")
+        for dtype, held in (("bfloat16", "BF16"), ("float16", "F16")):
+            self.accepted(hf + ["--checkpoint.last_save_model_only", f"--checkpoint.export_dtype={dtype}", f"--job.dump_folder={dtype}"])
+            self.assertEqual({t[0] for t in self.tensors_of(f"{dtype}/checkpoint/step-4-hf").values()}, {held})
+            self.assertEqual({t[0] for t in self.trained(dtype).values()}, {"BF16" if held == "BF16" else "F32"})
+
+    def test_given_a_model_without_words_a_last_save_in_hf_is_refused_before_it_trains(self):
+        hf = SAVE + ["--checkpoint.last_save_in_hf", "--job.dump_folder=new"]
+        moe = ["--model.name=qwen3", "--model.flavor=demo_moe", "--model.args.num_experts=4", "--model.args.moe_inter_dim=32",
+               "--model.args.head_dim=16", "--model.converters=npu_gmm"]
+        self.refused(hf + moe + ["--model.args.load_balance_coeff=1e-3"], "command line: --checkpoint.last_save_in_hf", "load_balance_coeff")
+        self.refused(hf + moe + ["--model.args.load_balance_coeff=0", "--model.args.score_before_experts=true"],
+                     "no class for such a model", "score_before_experts")
+        self.assertFalse(os.path.exists(self.path("new/checkpoint/step-2")))
+        self.accepted(hf + moe + ["--model.args.load_balance_coeff=0"])
+        self.assertIn("model.layers.1.mlp.experts.3.down_proj.weight", self.tensors_of("new/checkpoint/step-4-hf"))
+
+    def test_given_a_folder_and_no_training_it_comes_back_as_it_was(self):
+        self.accepted(SAVE)
+        first = self.exported("--dtype", "bfloat16")
+        config = dict(self.json_of("hf", "config.json"), initializer_range=0.125, pad_token_id=3, use_cache=True)
+        self.write("hf/config.json", json.dumps(config))
+        self.write("hf/generation_config.json", json.dumps(dict(eos_token_id=[0, 5], temperature=0.6)))
+        self.write("hf/special_tokens_map.json", json.dumps(dict(eos_token="<|endoftext|>")))
+        self.write("job.yaml", "model: {model_name_or_path: hf}\n"
+                   "data: {dataset_param: {basic_parameters: {dataset: text.txt, cutoff_len: 32}}}\n"
+                   "training: {lr: 0, train_iters: 1, micro_batch_size: 2, save: run, save_interval: 1, load: hf}\n")
+        self.accepted(["train", "job.yaml"])
+        for source, name, args in (("hf", "again", []), ("run", "by-a-job", ["--dtype", "bfloat16"])):
+            self.assertEqual(self.exported(*args, source=source, name=name), first)
+            self.assertEqual(self.json_of(name, "config.json"), config)
+            for file in os.listdir(self.path("hf")):
+                if file.endswith(".json"):
+                    self.assertEqual(self.json_of(name, file), self.json_of("hf", file), file)
+
 
 if __name__ == "__main__":
     main()

@@ -289,7 +289,8 @@ def check_round_trips(octet, python, prompt):
             octet("export", name + " run", name + " by a job")
             pairs.append((name, name + " by a job"))
     kinds = [name for name in CASES if len(name.split()) == 1]
-    (folder / "work").write_text(json.dumps(dict(prompt=prompt, logits=kinds, pairs=pairs)))
+    # octet begins with the begin token that generation_config.json names.
+    (folder / "work").write_text(json.dumps(dict(prompt=[hf_peers.BASE["bos_token_id"]] + prompt, logits=kinds, pairs=pairs)))
     good, why = run_peer(python, "--read", folder)
     demand(good, f"{python}: round trips: {why}")
     results = json.loads((folder / "read").read_text()) if good else {}

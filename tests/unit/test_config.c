@@ -251,13 +251,9 @@ static void given_a_wrong_toml_job_one_line_says_where_what_and_expected(void **
         {"[optimizer]\nbeta2 = 1\n", NULL,
          "job.toml:2: optimizer.beta2: the value is impossible; expected a number from 0 to below "
          "1; got 1"},
-        {"[checkpoint]\nenable = true\nlast_save_in_hf = true\n", NULL,
-         "job.toml:3: checkpoint.last_save_in_hf: a run saves checkpoints of its own form; "
-         "expected "
-         "false; got true"},
         {"[checkpoint]\nenable = true\n", "--checkpoint.export_dtype=float16",
-         "command line: --checkpoint.export_dtype: an export in float16 isn't supported; expected "
-         "one of float32, bfloat16; got \"float16\""},
+         "command line: --checkpoint.export_dtype: a checkpoint isn't saved in float16; expected "
+         "float32 or bfloat16, or checkpoint.last_save_in_hf = true beside it; got \"float16\""},
         {"[optimizer]\nname = \"Muon\"\n", NULL,
          "job.toml:2: optimizer.name: Muon isn't supported; expected one of AdamW, Adam; got "
          "\"Muon\""},

@@ -397,6 +397,7 @@ static void given_nothing_to_export_the_exports_dtype_does_not_matter(void **sta
     } jobs[] = {{EXPORT "enable = false\n", true},
                 {EXPORT "enable = true\nlast_save_model_only = false\n", true},
                 {EXPORT "enable = true\nload_only = true\n", true},
+                {EXPORT "enable = true\nlast_save_in_hf = true\n", true},
                 {EXPORT "enable = true\n", false},
                 {EXPORT "enable = true\nlast_save_model_only = true\n", false}};
     for (size_t i = 0; i < COUNT(jobs); i++) {
@@ -406,8 +407,9 @@ static void given_nothing_to_export_the_exports_dtype_does_not_matter(void **sta
         assert_int_equal(status, jobs[i].good ? OCT_OK : OCT_INVALID);
         if (status)
             assert_string_equal(err.message,
-                                "job.toml:2: checkpoint.export_dtype: an export in float16 isn't "
-                                "supported; expected one of float32, bfloat16; got \"float16\"");
+                                "job.toml:2: checkpoint.export_dtype: a checkpoint isn't saved in "
+                                "float16; expected float32 or bfloat16, or "
+                                "checkpoint.last_save_in_hf = true beside it; got \"float16\"");
         oct_job_free(&job);
     }
 }

@@ -17,9 +17,9 @@ import threading
 SUITES = {"codecs": ["vectors", "format", "quant", "kernels_quantize"],
           "quantizers": ["vectors", "quant", "kernels_quantize"],
           "products": ["kernels_products", "quant", "kernels_gemm_exact", "kernels_gemm_fast", "kernels_gemm_blocks"],
-          "elementwise": ["op", "kernels_elementwise"],
+          "elementwise": ["op", "op_rope", "kernels_elementwise"],
           "checkpoint": ["checkpoint"],
-          "base": ["format", "base", "quant", "op", "checkpoint"]}
+          "base": ["format", "base", "quant", "op", "op_rope", "checkpoint"]}
 N_WORKERS = 2
 NO_MUTANT = 97  # as mutants.c has it
 LONGEST = 900  # seconds until a program that doesn't end has noticed

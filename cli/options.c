@@ -87,6 +87,22 @@ static oct_status fail_number(const cli_option *option, const char *text, oct_er
                     option->name, kind, option->low, option->high, text);
 }
 
+static oct_status fail_empty(const cli_option *option, oct_error *err) {
+    return oct_fail(err, OCT_INVALID, "--%s: expected %s; got an empty text", option->name,
+                    option->label);
+}
+
+static oct_status add_text(const cli_option *option, const char *text, oct_error *err) {
+    cli_list *list = option->value;
+    if (!*text)
+        return fail_empty(option, err);
+    if (list->n == CLI_MAX_LIST)
+        return oct_fail(err, OCT_INVALID, "--%s: expected it at most %d times", option->name,
+                        CLI_MAX_LIST);
+    list->texts[list->n++] = text;
+    return OCT_OK;
+}
+
 static oct_status set_value(const cli_option *option, const char *text, oct_error *err) {
     char *end = NULL;
     errno = 0;
@@ -95,13 +111,14 @@ static oct_status set_value(const cli_option *option, const char *text, oct_erro
         return oct_fail(err, OCT_INVALID, "--%s: takes no value; got '%s'", option->name, text);
     case CLI_NAME:
         if (!*text)
-            return oct_fail(err, OCT_INVALID, "--%s: expected %s; got an empty text", option->name,
-                            option->label);
+            return fail_empty(option, err);
         *(const char **)option->value = text;
         return OCT_OK;
     case CLI_TEXT:
         *(const char **)option->value = text;
         return OCT_OK;
+    case CLI_LIST:
+        return add_text(option, text, err);
     case CLI_INTEGER: {
         long long value = strtoll(text, &end, 10);
         if (errno || end == text || *end || !in_range(option, (double)value))

@@ -16,8 +16,15 @@ typedef enum cli_option_kind {
     CLI_TEXT,    /* value: const char *, points into argv */
     CLI_NAME,    /* the same, and not empty: a path, a name */
     CLI_INTEGER, /* value: int64_t in low .. high */
-    CLI_REAL     /* value: double in low .. high */
+    CLI_REAL,    /* value: double in low .. high */
+    CLI_LIST     /* value: cli_list; each time that it is there adds a text that isn't empty */
 } cli_option_kind;
+
+enum { CLI_MAX_LIST = 16 };
+typedef struct cli_list {
+    const char *texts[CLI_MAX_LIST]; /* point into argv */
+    int n;
+} cli_list;
 
 typedef struct cli_option {
     const char *name; /* without the dashes: "vocab-size" */

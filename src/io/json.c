@@ -217,8 +217,12 @@ const char *oct_json_kind(const json_t *value) {
 }
 
 void oct_json_put_string(oct_strbuf *to, const char *text) {
+    oct_json_put_bytes(to, text, strlen(text));
+}
+
+void oct_json_put_bytes(oct_strbuf *to, const char *text, size_t n_bytes) {
     oct_strbuf_append(to, "\"", 1);
-    for (size_t left = strlen(text), n; left > 0; text += n, left -= n) {
+    for (size_t left = n_bytes, n; left > 0; text += n, left -= n) {
         unsigned char c = (unsigned char)*text;
         n = oct_utf8_length(text, left);
         if (!n) {

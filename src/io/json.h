@@ -43,6 +43,8 @@ const char *oct_json_kind(const json_t *value);
 
 /* A JSON string with its quotes. Bytes that aren't UTF-8 become U+FFFD. */
 void oct_json_put_string(oct_strbuf *to, const char *text);
+/* The same of bytes that may hold NUL. */
+void oct_json_put_bytes(oct_strbuf *to, const char *text, size_t n_bytes);
 /* The shortest decimal that reads back as `value`, whatever the locale; null when not finite. */
 void oct_json_put_real(oct_strbuf *to, double value);
 /* Any value, in the order that its members were read in; an object's members on lines of their own,

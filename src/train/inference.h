@@ -51,21 +51,4 @@ typedef struct oct_inference_data {
 oct_status oct_inference_evaluate(oct_inference *inference, const oct_inference_data *data,
                                   const char **path, oct_loss_sum *total, oct_error *err);
 
-typedef struct oct_sampling {
-    double temperature; /* 0: the likeliest token; else logits are divided by it */
-    int64_t top_k;      /* only the k likeliest tokens can be drawn; 0: all */
-    uint64_t seed;
-} oct_sampling;
-
-/* The token drawn from logits (V) at `position`: a pure function of its arguments; of equal logits
- * the lower id comes first. -1: memory was refused, a logit is NaN or V is 0. */
-int32_t oct_sample(const float *logits, int64_t V, const oct_sampling *sampling, int64_t position);
-
-/* Continues `prompt` by at most max_new tokens, until the tokenizer's end token; each token's bytes
- * go to `sink` as they come. */
-typedef void (*oct_text_sink)(void *user, const char *bytes, size_t n_bytes);
-oct_status oct_inference_generate(oct_inference *inference, const char *prompt, int64_t max_new,
-                                  const oct_sampling *sampling, oct_text_sink sink, void *user,
-                                  int64_t *n_tokens, oct_error *err);
-
 #endif

@@ -33,27 +33,6 @@ typedef struct batch {
     int32_t *tokens; /* (n, tokens at a time) */
 } batch;
 
-/* The prompt's ids, after what the tokenizer puts before a text: its post-processor's tokens, or
- * else its begin token. An empty prompt starts from the end token, after which a document begins.
- */
-static oct_status encode_prompt(const oct_tokenizer *tokenizer, const char *prompt,
-                                oct_token_list *ids, oct_error *err) {
-    const int32_t *before;
-    size_t n_before = oct_tokenizer_ids_before(tokenizer, &before);
-    int32_t first = n_before ? before[0] : oct_tokenizer_bos(tokenizer);
-    if (first < 0 && !*prompt)
-        first = oct_tokenizer_eos(tokenizer);
-    if (first < 0 && !*prompt)
-        return oct_fail(err, OCT_INVALID,
-                        "the prompt is empty, and the tokenizer has no begin or "
-                        "end token to start from");
-    if (first >= 0 &&
-        oct_token_list_append(ids, n_before ? before : &first, n_before ? n_before : 1))
-        return oct_fail_memory(err);
-    return oct_tokenizer_encode(tokenizer, prompt, strlen(prompt), OCT_ADDED_TOKENS_FOUND, ids,
-                                err);
-}
-
 /* Where the first stop string begins at or after `from`; the length of the text: nowhere. */
 static size_t find_stop(const oct_generation *g, const oct_strbuf *b, size_t from) {
     size_t first = b->length;
@@ -184,7 +163,7 @@ static oct_status encode_all(batch *b, const char *const *prompts, oct_generated
         t->which = i;
         t->result = &results[i];
         results[i] = (oct_generated){0};
-        status = encode_prompt(b->inference->tokenizer, prompts[i], &t->ids, err);
+        status = oct_inference_encode(b->inference, prompts[i], &t->ids, err);
         *shortest = t->ids.n < *shortest ? t->ids.n : *shortest;
         *longest = t->ids.n > *longest ? t->ids.n : *longest;
     }

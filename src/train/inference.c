@@ -15,6 +15,7 @@
 #include "base/strbuf.h"
 #include "io/dataset.h"
 #include "train/setup.h"
+#include "train/strided.h"
 #include "train/validate.h"
 
 /* ---- opening ---- */
@@ -164,6 +165,25 @@ void oct_inference_close(oct_inference *inference) {
     oct_free(inference);
 }
 
+oct_status oct_inference_encode(const oct_inference *inference, const char *prompt,
+                                oct_token_list *ids, oct_error *err) {
+    const oct_tokenizer *tokenizer = inference->tokenizer;
+    const int32_t *before;
+    size_t n_before = oct_tokenizer_ids_before(tokenizer, &before);
+    int32_t first = n_before ? before[0] : oct_tokenizer_bos(tokenizer);
+    if (first < 0 && !*prompt)
+        first = oct_tokenizer_eos(tokenizer);
+    if (first < 0 && !*prompt)
+        return oct_fail(err, OCT_INVALID,
+                        "the prompt is empty, and the tokenizer has no begin or "
+                        "end token to start from");
+    if (first >= 0 &&
+        oct_token_list_append(ids, n_before ? before : &first, n_before ? n_before : 1))
+        return oct_fail_memory(err);
+    return oct_tokenizer_encode(tokenizer, prompt, strlen(prompt), OCT_ADDED_TOKENS_FOUND, ids,
+                                err);
+}
+
 /* ---- evaluation ---- */
 
 /* Whether these are the tokens that training had; of an older checkpoint only their number is
@@ -223,6 +243,33 @@ static int64_t choose_batch_size(const oct_inference *inference, const oct_infer
     return data->path ? SEQUENCES : inference->source->job.validation.local_batch_size;
 }
 
+static oct_status evaluate_strided(oct_inference *inference, const oct_inference_data *data,
+                                   oct_loss_sum *total, oct_error *err) {
+    oct_dataset *dataset = NULL;
+    const oct_dataset_options pairs = {.seq_len = 1, /* every token is some window's first */
+                                       .vocab_size =
+                                           oct_model_get_args(inference->model)->vocab_size,
+                                       .part = OCT_DATASET_WHOLE,
+                                       .progress = data->progress,
+                                       .progress_user = data->progress_user};
+    oct_status status = oct_dataset_open(data->path, inference->tokenizer, &pairs, &dataset, err);
+    if (status != OCT_OK)
+        return status;
+    int64_t n = oct_dataset_n_sequences(dataset);
+    const oct_strided strided = {.model = inference->model,
+                                 .step = inference->step,
+                                 .pairs = dataset,
+                                 .n = data->max_tokens > 0 ? oct_min_i64(n, data->max_tokens) : n,
+                                 .window = data->window,
+                                 .stride = data->stride,
+                                 .batch_size = choose_batch_size(inference, data),
+                                 .progress = data->progress,
+                                 .progress_user = data->progress_user};
+    status = oct_evaluate_strided(&strided, total, err);
+    oct_dataset_close(dataset);
+    return status;
+}
+
 oct_status oct_inference_evaluate(oct_inference *inference, const oct_inference_data *data,
                                   const char **path, oct_loss_sum *total, oct_error *err) {
     oct_dataset *dataset = NULL;
@@ -237,6 +284,8 @@ oct_status oct_inference_evaluate(oct_inference *inference, const oct_inference_
                                        .progress = data->progress,
                                        .progress_user = data->progress_user};
     *path = data->path;
+    if (data->window > 0)
+        return evaluate_strided(inference, data, total, err);
     if (data->max_tokens > 0 && data->max_tokens < seq_len)
         return oct_fail(err, OCT_INVALID,
                         "--limit: expected the %lld tokens of a sequence (--seq-len) or more; got "

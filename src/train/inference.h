@@ -35,19 +35,30 @@ oct_status oct_inference_open(const char *path, const oct_inference_options *opt
                               oct_inference **inference, oct_error *err);
 void oct_inference_close(oct_inference *inference); /* NULL is fine */
 
+/* The ids of a text that the model is to go on with, after what the tokenizer puts before one: its
+ * post-processor's tokens, or else its begin token. An empty text is the end token, after which a
+ * document begins; OCT_INVALID where there is none. */
+oct_status oct_inference_encode(const oct_inference *inference, const char *prompt,
+                                oct_token_list *ids, oct_error *err);
+
 typedef struct oct_inference_data {
-    const char *path;      /* a text, JSONL or packed file or a folder of them; NULL: the validation
-                              data of the training, which it held out of the text or had apart */
-    int64_t seq_len;       /* 0: training's, or validation's for its data */
-    int64_t batch_size;    /* sequences at a time; 0: 8, of the validation data as in training */
-    int64_t max_tokens;    /* in whole sequences; 0: all */
-    oct_progress progress; /* NULL: none */
+    const char *path;   /* a text, JSONL or packed file or a folder of them; NULL: the validation
+                           data of the training, which it held out of the text or had apart */
+    int64_t seq_len;    /* 0: training's, or validation's for its data */
+    int64_t batch_size; /* sequences at a time; 0: 8, of the validation data as in training */
+    int64_t max_tokens; /* in whole sequences; 0: all */
+    int64_t window, stride; /* not 0: tokens that the model sees at a time, and how far it goes on
+                               from one to the next: seq_len and whole sequences don't count then,
+                               and a path is given */
+    oct_progress progress;  /* NULL: none */
     void *progress_user;
 } oct_inference_data;
 
-/* The summed loss over windows of seq_len tokens, from the first on. *path: what was read;
- * borrowed. OCT_INVALID also where nothing was held out, or where the text isn't any more as long
- * as when it was. */
+/* The summed loss over windows of seq_len tokens, from the first on. With a stride every token but
+ * the first counts once: of the first window all, of each other one the labels that no window had
+ * before, which have the tokens before them as context; the last window may be shorter. *path: what
+ * was read; borrowed. OCT_INVALID also where nothing was held out, or where the text isn't any more
+ * as long as when it was. */
 oct_status oct_inference_evaluate(oct_inference *inference, const oct_inference_data *data,
                                   const char **path, oct_loss_sum *total, oct_error *err);
 

@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/strbuf.h"
 #include "cli.h"
-#include "io/json.h"
+#include "file/json.h"
 #include "options.h"
 #include "terminal.h"
 #include "train/clock.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/nearest.h"
-#include "io/json.h"
+#include "file/json.h"
 
 static const char *const names[] = {[OCT_EXPORT_HF] = "hf",
                                     [OCT_EXPORT_COMPRESSED_TENSORS] = "compressed-tensors",

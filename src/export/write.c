@@ -7,7 +7,7 @@
 #include "export/dialect.h"
 #include "export/folder.h"
 #include "export/tensors.h"
-#include "io/json.h"
+#include "file/json.h"
 
 /* ---- files beside the tensors ---- */
 

@@ -11,7 +11,7 @@
 #include "base/fs.h"
 #include "base/nearest.h"
 #include "io/checkpoint_format.h"
-#include "io/json.h"
+#include "file/json.h"
 #include "io/step_folder.h"
 
 #define MAX_MANIFEST_BYTES ((size_t)256 << 20)

@@ -11,7 +11,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/strbuf.h"
-#include "io/json.h"
+#include "file/json.h"
 #include "io/step_folder.h"
 
 enum {

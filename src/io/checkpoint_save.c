@@ -15,8 +15,8 @@
 #include "base/strbuf.h"
 #include "base/utf8.h"
 #include "io/checkpoint_format.h"
-#include "io/file_sink.h"
-#include "io/json.h"
+#include "file/file_sink.h"
+#include "file/json.h"
 #include "io/shards.h"
 #include "io/step_folder.h"
 

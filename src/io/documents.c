@@ -15,7 +15,7 @@
 #include "base/alloc.h"
 #include "base/fs.h"
 #include "base/strbuf.h"
-#include "io/json.h"
+#include "file/json.h"
 
 #define MAX_FILES ((size_t)1 << 20)
 #define MAX_LINE_BYTES ((size_t)256 << 20)

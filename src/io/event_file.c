@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "base/fs.h"
 #include "base/strbuf.h"
-#include "io/append.h"
+#include "file/append_file.h"
 #include "io/tfrecord.h"
 
 struct oct_event_file {

@@ -10,8 +10,8 @@
 #include "base/alloc.h"
 #include "base/fs.h"
 #include "base/strbuf.h"
-#include "io/file_sink.h"
-#include "io/json.h"
+#include "file/file_sink.h"
+#include "file/json.h"
 #include "io/shards.h"
 
 #define SINGLE_NAME "model.safetensors"

@@ -4,7 +4,7 @@
 #define OCT_IO_HF_FIELDS_H
 
 #include "io/hf_config.h"
-#include "io/json.h"
+#include "file/json.h"
 
 /* Bounds that keep every product of sizes (experts x rows x columns x 8 bytes) inside 63 bits. */
 #define OCT_HF_MAX_WIDTH ((int64_t)1 << 22)

@@ -12,8 +12,8 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/strbuf.h"
-#include "io/append.h"
-#include "io/json.h"
+#include "file/append_file.h"
+#include "file/json.h"
 
 struct oct_metrics_file {
     oct_append file;

@@ -4,7 +4,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "io/json.h"
+#include "file/json.h"
 #include "io/unicode.h"
 
 #define MAX_GROUPS 32

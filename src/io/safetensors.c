@@ -9,7 +9,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/fs.h"
-#include "io/json.h"
+#include "file/json.h"
 
 #define MAX_HEADER_BYTES ((size_t)100000000)
 

@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "io/file_sink.h"
+#include "file/file_sink.h"
 
 #define OCT_SAFETENSORS_MAX_DIMS 8 /* of what is written; any number is read */
 

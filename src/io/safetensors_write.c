@@ -10,8 +10,8 @@
 #include "base/checked.h"
 #include "base/strbuf.h"
 #include "base/utf8.h"
-#include "io/file_sink.h"
-#include "io/json.h"
+#include "file/file_sink.h"
+#include "file/json.h"
 
 #define MAX_HEADER_BYTES ((size_t)100000000)
 

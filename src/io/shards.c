@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/fs.h"
-#include "io/json.h"
+#include "file/json.h"
 
 static int compare_name(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);

@@ -9,7 +9,7 @@
 #include <xxhash.h>
 
 #include "base/alloc.h"
-#include "io/json.h"
+#include "file/json.h"
 #include "io/tokenizer_impl.h"
 
 #define OUT_IDS 8192 /* handed to the sink at a time, about */

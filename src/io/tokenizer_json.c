@@ -7,7 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/fs.h"
-#include "io/json.h"
+#include "file/json.h"
 #include "io/tokenizer_impl.h"
 #include "io/tokenizer_reader.h"
 

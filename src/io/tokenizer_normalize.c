@@ -3,7 +3,7 @@
 #include <xxhash.h>
 
 #include "base/alloc.h"
-#include "io/json.h"
+#include "file/json.h"
 #include "io/tokenizer_impl.h"
 #include "io/tokenizer_reader.h"
 

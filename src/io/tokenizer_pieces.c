@@ -7,7 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/utf8.h"
-#include "io/json.h"
+#include "file/json.h"
 #include "io/tokenizer_impl.h"
 #include "io/tokenizer_reader.h"
 

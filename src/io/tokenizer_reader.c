@@ -1,7 +1,7 @@
 /* What all readers of a tokenizer.json's parts share: see tokenizer_reader.h. */
 #include <string.h>
 
-#include "io/json.h"
+#include "file/json.h"
 #include "io/tokenizer_reader.h"
 
 #define MAX_SEQUENCE 16

@@ -4,7 +4,7 @@
 
 #include "base/alloc.h"
 #include "io/bpe.h"
-#include "io/json.h"
+#include "file/json.h"
 #include "io/tokenizer_impl.h"
 #include "io/tokenizer_reader.h"
 

@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "base/fs.h"
 #include "base/log.h"
-#include "io/json.h"
+#include "file/json.h"
 #include "io/tokenizer.h"
 #include "train/conversion.h"
 #include "train/hf_words.h"

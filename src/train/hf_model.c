@@ -12,7 +12,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "io/hf.h"
-#include "io/json.h"
+#include "file/json.h"
 #include "model/hf_names.h"
 #include "train/held.h"
 #include "train/hf_decode.h"

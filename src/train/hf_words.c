@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/fs.h"
-#include "io/json.h"
+#include "file/json.h"
 #include "train/hf_args.h"
 
 #define MAX_CONFIG_BYTES ((size_t)16 << 20)

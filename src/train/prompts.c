@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/fs.h"
-#include "io/json_lines.h"
+#include "file/json_lines.h"
 
 #define MAX_BYTES ((size_t)1 << 30)
 

@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "base/strbuf.h"
 #include "base/utf8.h"
-#include "io/json_lines.h"
+#include "file/json_lines.h"
 
 /* ---- reading ---- */
 

@@ -11,7 +11,7 @@
 
 #include "base/log.h"
 #include "io/event_file.h"
-#include "io/json.h"
+#include "file/json.h"
 #include "io/metrics_file.h"
 #include "io/tfrecord.h"
 #include "io_support.h"

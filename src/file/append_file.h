@@ -1,6 +1,6 @@
 /* A file that grows by whole records: one that the disk takes only in part is cut off again. */
-#ifndef OCT_IO_APPEND_H
-#define OCT_IO_APPEND_H
+#ifndef OCT_FILE_APPEND_FILE_H
+#define OCT_FILE_APPEND_FILE_H
 
 #include <octet/status.h>
 #include <stddef.h>

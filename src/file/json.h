@@ -1,7 +1,7 @@
 /* JSON for the files of this room: strict parsing by jansson with one-line errors, and writing by
  * hand into a string buffer. Internal to the room: the public structs know nothing of jansson. */
-#ifndef OCT_IO_JSON_H
-#define OCT_IO_JSON_H
+#ifndef OCT_FILE_JSON_H
+#define OCT_FILE_JSON_H
 
 #include <octet/status.h>
 #include <jansson.h>

@@ -1,5 +1,5 @@
 /* Files of one JSON object a line: see json_lines.h. */
-#include "io/json_lines.h"
+#include "file/json_lines.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* JSON helpers: see json.h. */
-#include "io/json.h"
+#include "file/json.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* A file that is written from front to back and appears whole or not at all: the bytes go to a
  * temporary name beside it, commit fsyncs and renames. Size and XXH3 are counted on the way. */
-#ifndef OCT_IO_FILE_SINK_H
-#define OCT_IO_FILE_SINK_H
+#ifndef OCT_FILE_FILE_SINK_H
+#define OCT_FILE_FILE_SINK_H
 
 #include <octet/status.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* Files that appear whole or not at all: see file_sink.h. */
 #define XXH_STATIC_LINKING_ONLY /* the state's size, so that oct_malloc gives it its memory */
-#include "io/file_sink.h"
+#include "file/file_sink.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-/* Files that grow by whole records: see append.h. */
-#include "io/append.h"
+/* Files that grow by whole records: see append_file.h. */
+#include "file/append_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 /* Files of one JSON object a line (JSONL). */
-#ifndef OCT_IO_JSON_LINES_H
-#define OCT_IO_JSON_LINES_H
+#ifndef OCT_FILE_JSON_LINES_H
+#define OCT_FILE_JSON_LINES_H
 
-#include "io/json.h"
+#include "file/json.h"
 
 /* `where`: "PATH:LINE", for messages. A status other than OCT_OK ends the reading. */
 typedef oct_status (*oct_json_line_sink)(void *user, const json_t *object, const char *where,

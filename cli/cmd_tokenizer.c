@@ -7,7 +7,7 @@
 #include "base/fs.h"
 #include "base/strbuf.h"
 #include "cli.h"
-#include "io/tokenizer.h"
+#include "text/tokenizer.h"
 #include "options.h"
 #include "read_as.h"
 #include "subcommand.h"

@@ -4,7 +4,7 @@
 
 #include <octet/status.h>
 
-#include "io/documents.h"
+#include "text/documents.h"
 
 #define CLI_READ_AS_HELP "read every file as text or as jsonl, whatever its name (default: by name)"
 

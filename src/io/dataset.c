@@ -14,7 +14,7 @@
 #include "base/checked.h"
 #include "base/fs.h"
 #include "base/rng.h"
-#include "io/documents.h"
+#include "text/documents.h"
 #include "io/pack.h"
 #include "io/packed.h"
 

@@ -19,7 +19,7 @@
 #include <octet/status.h>
 #include <stdint.h>
 
-#include "io/tokenizer.h"
+#include "text/tokenizer.h"
 
 typedef struct oct_dataset oct_dataset;
 

@@ -3,7 +3,7 @@
 #define OCT_IO_PACK_H
 
 #include "io/dataset.h"
-#include "io/documents.h"
+#include "text/documents.h"
 
 /* As oct_data_pack; the list holds no packed file. */
 oct_status oct_pack_files(const oct_file_list *list, const oct_tokenizer *tokenizer,

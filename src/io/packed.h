@@ -21,7 +21,7 @@
 
 #include "base/fs.h"
 #include "io/dataset.h"
-#include "io/documents.h"
+#include "text/documents.h"
 
 #define OCT_PACKED_HEADER_BYTES 64
 

@@ -9,7 +9,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "file/json.h"
-#include "io/tokenizer.h"
+#include "text/tokenizer.h"
 #include "train/conversion.h"
 #include "train/hf_words.h"
 #include "train/portable.h"

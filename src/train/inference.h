@@ -4,7 +4,7 @@
 
 #include "config/job.h"
 #include "train/conversion.h"
-#include "io/tokenizer.h"
+#include "text/tokenizer.h"
 #include "model/model.h"
 #include "op/loss.h"
 #include "train/model_source.h"

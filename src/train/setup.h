@@ -8,7 +8,7 @@
 #include "config/job.h"
 #include "io/checkpoint.h"
 #include "io/dataset.h"
-#include "io/tokenizer.h"
+#include "text/tokenizer.h"
 #include "model/model.h"
 
 /* Puts the place and the key before the message of `cause`, which may begin with the last part of

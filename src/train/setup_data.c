@@ -9,7 +9,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/strbuf.h"
-#include "io/documents.h"
+#include "text/documents.h"
 #include "train/setup.h"
 
 /* Paths of a job are relative to where the program was started, as in torchtitan. Whether `path`

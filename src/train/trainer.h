@@ -20,7 +20,7 @@
 
 #include "comm/comm.h"
 #include "config/job.h"
-#include "io/tokenizer.h"
+#include "text/tokenizer.h"
 #include "model/model.h"
 
 typedef struct oct_trainer oct_trainer;

@@ -10,7 +10,7 @@
 #include <xxhash.h>
 
 #include "io/dataset.h"
-#include "io/documents.h"
+#include "text/documents.h"
 #include "io/packed.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);

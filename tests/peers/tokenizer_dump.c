@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/tokenizer.h"
+#include "text/tokenizer.h"
 
 static oct_status append(void *user, const int32_t *ids, size_t n, oct_error *err) {
     (void)err;

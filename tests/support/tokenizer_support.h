@@ -2,8 +2,8 @@
 #ifndef OCT_TESTS_TOKENIZER_SUPPORT_H
 #define OCT_TESTS_TOKENIZER_SUPPORT_H
 
-#include "io/bpe.h"
-#include "io/tokenizer.h"
+#include "text/bpe.h"
+#include "text/tokenizer.h"
 
 /* Writes a tokenizer.json with the 256 bytes as ids 0 .. 255, then `more` entries of the vocabulary
  * (",\"ab\":256"), the merges, and the other keys as given. */

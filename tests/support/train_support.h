@@ -13,7 +13,7 @@
 #include "base/rng.h"
 #include "base/strbuf.h"
 #include "config/job.h"
-#include "io/tokenizer.h"
+#include "text/tokenizer.h"
 #include "train/trainer.h"
 
 typedef struct workshop {

@@ -16,7 +16,7 @@
 #include "base/log.h"
 #include "base/strbuf.h"
 #include "io/checkpoint.h"
-#include "io/documents.h"
+#include "text/documents.h"
 #include "io_support.h"
 
 static char warnings[8192];

@@ -10,7 +10,7 @@
 #include <xxhash.h>
 
 #include "base/rng.h"
-#include "io/bpe.h"
+#include "text/bpe.h"
 #include "io/dataset.h"
 #include "io/packed.h"
 

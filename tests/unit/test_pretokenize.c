@@ -6,7 +6,7 @@
 
 #include "io_support.h"
 
-#include "io/pretokenize.h"
+#include "text/pretokenize.h"
 
 static const char *pieces_path; /* tests/unit/pieces.jsonl */
 
@@ -128,8 +128,9 @@ static void given_a_large_text_in_another_form_it_is_normalised_piece_by_piece(v
     assert_int_equal(oct_pretokenizer_add_split(&p, oct_gpt2_pattern, strlen(oct_gpt2_pattern),
                                                 OCT_PATTERN_REGEX, isolated, "t", NULL),
                      OCT_OK);
-    assert_int_equal(oct_pretokenize(&p, &scratch, text, n_line * n_lines, true, add_piece, &found, NULL),
-                     OCT_OK);
+    assert_int_equal(
+        oct_pretokenize(&p, &scratch, text, n_line * n_lines, true, add_piece, &found, NULL),
+        OCT_OK);
     assert_int_equal(found.words, 3 * n_lines);
     assert_int_equal(found.longest, 7);
     assert_memory_equal(found.text, "|caf\xc3\xa9| d\xc3\xa9j\xc3\xa0|\n", 16);
@@ -150,8 +151,9 @@ static void given_a_pattern_that_explodes_the_text_is_refused(void **state) {
     assert_int_equal(oct_pretokenizer_add_split(&p, pattern, strlen(pattern), OCT_PATTERN_REGEX,
                                                 isolated, "t", &err),
                      OCT_OK);
-    assert_int_equal(oct_pretokenize(&p, &scratch, text, sizeof text, true, add_piece, &found, &err),
-                     OCT_INVALID);
+    assert_int_equal(
+        oct_pretokenize(&p, &scratch, text, sizeof text, true, add_piece, &found, &err),
+        OCT_INVALID);
     assert_contains(err.message, "can't be split");
     oct_pretokenizer_scratch_free(&scratch);
     oct_pretokenizer_free(&p);

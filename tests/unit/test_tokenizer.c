@@ -6,9 +6,9 @@
 
 #include "base/rng.h"
 #include "base/thread.h"
-#include "io/bpe.h"
-#include "io/pretokenize.h"
-#include "io/tokenizer.h"
+#include "text/bpe.h"
+#include "text/pretokenize.h"
+#include "text/tokenizer.h"
 
 static oct_tokenizer *train(const char *text, int64_t vocab_size, oct_split_rule split,
                             int64_t *n_tokens) {

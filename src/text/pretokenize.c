@@ -1,5 +1,5 @@
 /* Text to words: see pretokenize.h. */
-#include "io/pretokenize.h"
+#include "text/pretokenize.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -8,8 +8,8 @@
 #include "base/alloc.h"
 #include "base/strbuf.h"
 #include "base/utf8.h"
-#include "io/bpe.h"
-#include "io/unicode.h"
+#include "text/bpe.h"
+#include "text/unicode.h"
 
 #define MAX_PATTERN_BYTES 65536
 #define PIECE_BYTES ((size_t)1 << 20) /* normalised at a time */

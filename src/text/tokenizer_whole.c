@@ -3,10 +3,10 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "io/bpe.h"
+#include "text/bpe.h"
 #include "file/json.h"
-#include "io/tokenizer_impl.h"
-#include "io/tokenizer_reader.h"
+#include "text/tokenizer_impl.h"
+#include "text/tokenizer_reader.h"
 
 #define MAX_AROUND 64 /* tokens on either side */
 

@@ -1,11 +1,11 @@
 /* Sets of characters by name: see unicode.h. */
-#include "io/unicode.h"
+#include "text/unicode.h"
 
 #include <pthread.h>
 #include <string.h>
 #include <strings.h>
 
-#include "io/unicode_data.h"
+#include "text/unicode_data.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
 

@@ -3,10 +3,10 @@
 
 #include "base/alloc.h"
 #include "base/fs.h"
-#include "io/bpe.h"
+#include "text/bpe.h"
 #include "file/json.h"
-#include "io/tokenizer_impl.h"
-#include "io/tokenizer_reader.h"
+#include "text/tokenizer_impl.h"
+#include "text/tokenizer_reader.h"
 
 static oct_status read_config(const char *path, json_t **root, oct_error *err) {
     char *text;

@@ -5,8 +5,8 @@
  *
  * A compiled expression doesn't change: several threads may use it, each with a scratch of its own.
  */
-#ifndef OCT_IO_REGEX_H
-#define OCT_IO_REGEX_H
+#ifndef OCT_TEXT_REGEX_H
+#define OCT_TEXT_REGEX_H
 
 #include <octet/status.h>
 #include <stdbool.h>

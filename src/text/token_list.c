@@ -1,5 +1,5 @@
 /* A growing array of token ids: see token_list.h. */
-#include "io/token_list.h"
+#include "text/token_list.h"
 
 #include "base/alloc.h"
 

@@ -1,5 +1,5 @@
 /* Byte-pair encoding on bytes: see bpe.h. */
-#include "io/bpe.h"
+#include "text/bpe.h"
 
 #include <string.h>
 #include <utf8proc.h>

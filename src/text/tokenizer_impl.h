@@ -1,13 +1,13 @@
 /* Inside of oct_tokenizer, shared by its reader (tokenizer_json.c) and its use (tokenizer.c). */
-#ifndef OCT_IO_TOKENIZER_IMPL_H
-#define OCT_IO_TOKENIZER_IMPL_H
+#ifndef OCT_TEXT_TOKENIZER_IMPL_H
+#define OCT_TEXT_TOKENIZER_IMPL_H
 
 #include <pthread.h>
 #include <stdbool.h>
 
-#include "io/bpe.h"
-#include "io/pretokenize.h"
-#include "io/tokenizer.h"
+#include "text/bpe.h"
+#include "text/pretokenize.h"
+#include "text/tokenizer.h"
 
 typedef struct oct_added_token {
     char *content; /* as it stands in texts; may hold NUL */

@@ -4,8 +4,8 @@
 
 #include "base/alloc.h"
 #include "file/json.h"
-#include "io/tokenizer_impl.h"
-#include "io/tokenizer_reader.h"
+#include "text/tokenizer_impl.h"
+#include "text/tokenizer_reader.h"
 
 /* ---- reading ---- */
 

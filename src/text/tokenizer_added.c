@@ -6,8 +6,8 @@
 
 #include "base/alloc.h"
 #include "base/utf8.h"
-#include "io/tokenizer_impl.h"
-#include "io/unicode.h"
+#include "text/tokenizer_impl.h"
+#include "text/unicode.h"
 
 #define NO_KEY UINT64_MAX
 

@@ -1,6 +1,6 @@
 /* Regular expressions: see regex.h. */
 #define PCRE2_CODE_UNIT_WIDTH 8
-#include "io/regex.h"
+#include "text/regex.h"
 
 #include <limits.h>
 #include <oniguruma.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "io/regex_dialect.h"
+#include "text/regex_dialect.h"
 
 #define MATCH_LIMIT 200000000u /* steps; a stretch of spaces is walked back once, so > 16 Mi */
 #define JIT_STACK_BYTES (1u << 20)

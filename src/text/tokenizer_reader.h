@@ -1,15 +1,15 @@
 /* The reader of a tokenizer.json and of the files beside it, in parts. Every file is hostile: all
  * sizes are bounded, and each thing that isn't understood is an error with its key, since a part
  * left out silently would give other ids. Internal to the tokenizer. */
-#ifndef OCT_IO_TOKENIZER_READER_H
-#define OCT_IO_TOKENIZER_READER_H
+#ifndef OCT_TEXT_TOKENIZER_READER_H
+#define OCT_TEXT_TOKENIZER_READER_H
 
 #include <octet/status.h>
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "io/tokenizer_impl.h"
+#include "text/tokenizer_impl.h"
 
 #define OCT_MAX_TOKENIZER_BYTES ((size_t)128 << 20) /* of a file */
 

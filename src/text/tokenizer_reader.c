@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "file/json.h"
-#include "io/tokenizer_reader.h"
+#include "text/tokenizer_reader.h"
 
 #define MAX_SEQUENCE 16
 

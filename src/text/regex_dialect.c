@@ -1,11 +1,11 @@
 /* Patterns in the words of the libraries that run them: see regex_dialect.h. */
-#include "io/regex_dialect.h"
+#include "text/regex_dialect.h"
 
 #include <ctype.h>
 #include <string.h>
 
 #include "file/json.h"
-#include "io/unicode.h"
+#include "text/unicode.h"
 
 #define MAX_GROUPS 32
 

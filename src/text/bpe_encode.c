@@ -18,7 +18,7 @@
 
 #include "base/alloc.h"
 #include "base/utf8.h"
-#include "io/bpe.h"
+#include "text/bpe.h"
 
 #define NO_MERGE UINT32_MAX
 #define WINDOW_BYTES ((size_t)1 << 10) /* its nodes and pairs stay in the first cache */

@@ -14,10 +14,10 @@
 
 #include "base/alloc.h"
 #include "base/fs.h"
-#include "io/bpe.h"
-#include "io/documents.h"
-#include "io/pretokenize.h"
-#include "io/tokenizer.h"
+#include "text/bpe.h"
+#include "text/documents.h"
+#include "text/pretokenize.h"
+#include "text/tokenizer.h"
 
 #define END_TOKEN "<|endoftext|>"
 #define MAX_VOCAB 1048576

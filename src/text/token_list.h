@@ -1,6 +1,6 @@
 /* A growing array of token ids: zero-initialise, end with oct_token_list_free. */
-#ifndef OCT_IO_TOKEN_LIST_H
-#define OCT_IO_TOKEN_LIST_H
+#ifndef OCT_TEXT_TOKEN_LIST_H
+#define OCT_TEXT_TOKEN_LIST_H
 
 #include <octet/status.h>
 #include <stddef.h>

@@ -4,9 +4,9 @@
 
 #include "base/utf8.h"
 #include "file/json.h"
-#include "io/tokenizer_impl.h"
-#include "io/tokenizer_reader.h"
-#include "io/unicode.h"
+#include "text/tokenizer_impl.h"
+#include "text/tokenizer_reader.h"
+#include "text/unicode.h"
 
 /* Where a step is, for messages. */
 static void put_place(const oct_tokenizer_reader *r, const char *key, const char *what,

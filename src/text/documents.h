@@ -3,8 +3,8 @@
  *
  * Invariant: the order of documents depends on the paths, the files' names and their contents only.
  */
-#ifndef OCT_IO_DOCUMENTS_H
-#define OCT_IO_DOCUMENTS_H
+#ifndef OCT_TEXT_DOCUMENTS_H
+#define OCT_TEXT_DOCUMENTS_H
 
 #include <octet/status.h>
 #include <stddef.h>

@@ -9,8 +9,8 @@
  * more, and memory doesn't grow with the text; else the text is normalised as a whole. Only a
  * stretch of OCT_STRETCH_BYTES in which a first stage of the former kind finds no end of a piece is
  * cut. */
-#ifndef OCT_IO_PRETOKENIZE_H
-#define OCT_IO_PRETOKENIZE_H
+#ifndef OCT_TEXT_PRETOKENIZE_H
+#define OCT_TEXT_PRETOKENIZE_H
 
 #include <octet/status.h>
 #include <stdbool.h>
@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #include "base/strbuf.h"
-#include "io/regex.h"
+#include "text/regex.h"
 
 #define OCT_STRETCH_BYTES ((size_t)16 << 20)
 #define OCT_MAX_STAGES 16

@@ -1,5 +1,5 @@
 /* Texts as documents: see documents.h. */
-#include "io/documents.h"
+#include "text/documents.h"
 
 #include <dirent.h>
 #include <errno.h>

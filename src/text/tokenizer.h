@@ -14,16 +14,16 @@
  * vocabulary's, or counted on from its number of entries; a list that collides is refused.
  *
  * Invariant: a loaded tokenizer never changes. All functions on it are thread-safe, encode too. */
-#ifndef OCT_IO_TOKENIZER_H
-#define OCT_IO_TOKENIZER_H
+#ifndef OCT_TEXT_TOKENIZER_H
+#define OCT_TEXT_TOKENIZER_H
 
 #include <octet/status.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/strbuf.h"
-#include "io/documents.h"
-#include "io/token_list.h"
+#include "text/documents.h"
+#include "text/token_list.h"
 
 typedef struct oct_tokenizer oct_tokenizer;
 

@@ -6,15 +6,15 @@
  *
  * Invariant: once oct_bpe_finish was called every merge joins known tokens into the token of their
  * joined bytes, and nothing changes any more. */
-#ifndef OCT_IO_BPE_H
-#define OCT_IO_BPE_H
+#ifndef OCT_TEXT_BPE_H
+#define OCT_TEXT_BPE_H
 
 #include <octet/status.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "io/token_list.h"
+#include "text/token_list.h"
 
 #define OCT_BPE_MAX_IDS ((int64_t)1 << 22) /* ids are below this */
 

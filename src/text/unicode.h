@@ -1,8 +1,8 @@
 /* Sets of characters by the names that patterns give them (`\p{L}`, `[[:alpha:]]`, `\w`), in the
  * Unicode version of the reference tokenizers library, whatever the version of the regular
  * expression library here. */
-#ifndef OCT_IO_UNICODE_H
-#define OCT_IO_UNICODE_H
+#ifndef OCT_TEXT_UNICODE_H
+#define OCT_TEXT_UNICODE_H
 
 #include <stdbool.h>
 #include <stddef.h>

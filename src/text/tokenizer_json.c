@@ -8,8 +8,8 @@
 #include "base/alloc.h"
 #include "base/fs.h"
 #include "file/json.h"
-#include "io/tokenizer_impl.h"
-#include "io/tokenizer_reader.h"
+#include "text/tokenizer_impl.h"
+#include "text/tokenizer_reader.h"
 
 #define MAX_ADDED 65536
 

@@ -1,6 +1,6 @@
 /* Patterns of tokenizer.json files in the words of the libraries that run them. */
-#ifndef OCT_IO_REGEX_DIALECT_H
-#define OCT_IO_REGEX_DIALECT_H
+#ifndef OCT_TEXT_REGEX_DIALECT_H
+#define OCT_TEXT_REGEX_DIALECT_H
 
 #include <octet/status.h>
 #include <stdbool.h>

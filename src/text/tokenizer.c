@@ -3,14 +3,14 @@
  * A call of encode borrows an encoder (scratch memory and word cache) from the tokenizer's pool, or
  * makes one, and gives it back: so calls from several threads don't meet, and a single thread
  * finds its cache warm. What an encoder remembers never changes what it answers. */
-#include "io/tokenizer.h"
+#include "text/tokenizer.h"
 
 #include <string.h>
 #include <xxhash.h>
 
 #include "base/alloc.h"
 #include "file/json.h"
-#include "io/tokenizer_impl.h"
+#include "text/tokenizer_impl.h"
 
 #define OUT_IDS 8192 /* handed to the sink at a time, about */
 

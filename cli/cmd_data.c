@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "cli.h"
-#include "io/dataset.h"
+#include "data/dataset.h"
 #include "options.h"
 #include "read_as.h"
 #include "subcommand.h"

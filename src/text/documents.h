@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a packed token file begins with (io/packed.h), which texts lie beside. */
+/* What a packed token file begins with (data/packed_file.h), which texts lie beside. */
 #define OCT_PACKED_MAGIC "OCTOKENS"
 
 typedef enum oct_file_kind { OCT_FILE_TEXT, OCT_FILE_JSONL, OCT_FILE_PACKED } oct_file_kind;

@@ -13,7 +13,7 @@
 #include "base/fs.h"
 #include "base/rng.h"
 #include "base/strbuf.h"
-#include "io/dataset.h"
+#include "data/dataset.h"
 #include "train/setup.h"
 #include "train/strided.h"
 #include "train/validate.h"

@@ -9,7 +9,7 @@
 
 #include "config/job.h"
 #include "fsdp/fsdp.h"
-#include "io/dataset.h"
+#include "data/dataset.h"
 #include "train/conversion.h"
 
 typedef struct oct_ranks {
@@ -34,8 +34,9 @@ oct_status oct_ranks_micro_batches(const oct_job *job, int n_ranks, int64_t *n, 
 oct_status oct_ranks_fsdp_config(const oct_job *job, oct_fsdp_config *config, bool *turned,
                                  oct_error *err);
 
-/* All that can't be with as many processes, told together: dimensions of the model, degrees, batches
- * and how weights are gathered. OCT_INVALID says the first, oct_job_more_refusals the others. */
+/* All that can't be with as many processes, told together: dimensions of the model, degrees,
+ * batches and how weights are gathered. OCT_INVALID says the first, oct_job_more_refusals the
+ * others. */
 oct_status oct_ranks_check_fit(const oct_job *job, int n_ranks, oct_error *err);
 
 /* Bytes that a step on n_ranks processes moves, all ranks together: what metrics.jsonl will say.

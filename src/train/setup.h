@@ -7,7 +7,7 @@
 
 #include "config/job.h"
 #include "io/checkpoint.h"
-#include "io/dataset.h"
+#include "data/dataset.h"
 #include "text/tokenizer.h"
 #include "model/model.h"
 

@@ -14,7 +14,7 @@
 #include "base/claim.h"
 #include "train/conversion.h"
 #include "io/checkpoint.h"
-#include "io/dataset.h"
+#include "data/dataset.h"
 #include "train/metrics.h"
 #include "train/optimizer.h"
 #include "train/portable.h"

@@ -2,7 +2,7 @@
 #ifndef OCT_TRAIN_STRIDED_H
 #define OCT_TRAIN_STRIDED_H
 
-#include "io/dataset.h"
+#include "data/dataset.h"
 #include "model/model.h"
 #include "op/loss.h"
 

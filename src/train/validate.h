@@ -3,7 +3,7 @@
 #define OCT_TRAIN_VALIDATE_H
 
 #include "comm/comm.h"
-#include "io/dataset.h"
+#include "data/dataset.h"
 #include "model/model.h"
 #include "op/loss.h"
 

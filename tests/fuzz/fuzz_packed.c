@@ -9,9 +9,9 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "io/dataset.h"
+#include "data/dataset.h"
 #include "text/documents.h"
-#include "io/packed.h"
+#include "data/packed_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
 

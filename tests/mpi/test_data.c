@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "io/dataset.h"
+#include "data/dataset.h"
 #include "train/state.h"
 
 #define LIST(...) ((const char *const[]){__VA_ARGS__, NULL})

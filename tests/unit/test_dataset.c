@@ -11,8 +11,8 @@
 
 #include "base/rng.h"
 #include "text/bpe.h"
-#include "io/dataset.h"
-#include "io/packed.h"
+#include "data/dataset.h"
+#include "data/packed_file.h"
 
 /* ---- fixtures ---- */
 

@@ -1,5 +1,5 @@
 /* Token data sets: see dataset.h. A data set is a list of packed files read as one stream. */
-#include "io/dataset.h"
+#include "data/dataset.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -15,8 +15,8 @@
 #include "base/fs.h"
 #include "base/rng.h"
 #include "text/documents.h"
-#include "io/pack.h"
-#include "io/packed.h"
+#include "data/pack_texts.h"
+#include "data/packed_file.h"
 
 #define CACHE_RULE 1 /* raised when packing changes, so that older cache files aren't taken */
 #define MAX_PACKED_FILES 4096

@@ -1,8 +1,9 @@
 /* Token data sets: sequences for training and validation from texts or packed token files.
  *
- * A path is one of: a packed token file (io/packed.h), a JSONL file (`.jsonl`, `.ndjson`, `.json`:
- * each line an object whose "text" is a document), a text file (one document; not one whose name
- * says that it's a table, a database or an archive), or a folder of packed files or of texts
+ * A path is one of: a packed token file (data/packed_file.h), a JSONL file (`.jsonl`, `.ndjson`,
+ * `.json`: each line an object whose "text" is a document), a text file (one document; not one
+ * whose name says that it's a table, a database or an archive), or a folder of packed files or of
+ * texts
  * (`.txt`, `.text`, `.jsonl`, `.ndjson`; sorted by name, other and hidden files ignored, no
  * subfolders). Texts are tokenized once into a packed file in the cache folder. Each document is
  * preceded by the tokenizer's begin token, if it has one that isn't its end token, and followed by
@@ -13,8 +14,8 @@
  *
  * Invariant: an open data set never changes; what is drawn is a pure function of (seed, position).
  * All functions on it are thread-safe. */
-#ifndef OCT_IO_DATASET_H
-#define OCT_IO_DATASET_H
+#ifndef OCT_DATA_DATASET_H
+#define OCT_DATA_DATASET_H
 
 #include <octet/status.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 /* Texts to packed token files: see oct_data_pack in dataset.h. Documents stream through the
  * tokenizer into the writer, so memory doesn't grow with the texts. */
-#include "io/pack.h"
+#include "data/pack_texts.h"
 
-#include "io/packed.h"
+#include "data/packed_file.h"
 
 typedef struct packing {
     const oct_tokenizer *tokenizer;

@@ -1,6 +1,6 @@
-/* Packed token files: see packed.h. */
+/* Packed token files: see packed_file.h. */
 #define XXH_STATIC_LINKING_ONLY /* the size of XXH3_state_t */
-#include "io/packed.h"
+#include "data/packed_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

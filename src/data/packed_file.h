@@ -12,15 +12,15 @@
  *  56  uint64   XXH3 of the 56 bytes before
  *
  * Invariant: a file under its final name is complete; it's written under a temporary one. */
-#ifndef OCT_IO_PACKED_H
-#define OCT_IO_PACKED_H
+#ifndef OCT_DATA_PACKED_FILE_H
+#define OCT_DATA_PACKED_FILE_H
 
 #include <octet/status.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/fs.h"
-#include "io/dataset.h"
+#include "data/dataset.h"
 #include "text/documents.h"
 
 #define OCT_PACKED_HEADER_BYTES 64

@@ -1,8 +1,8 @@
 /* Packing of a list of text and JSONL files, for data sets and for oct_data_pack. */
-#ifndef OCT_IO_PACK_H
-#define OCT_IO_PACK_H
+#ifndef OCT_DATA_PACK_TEXTS_H
+#define OCT_DATA_PACK_TEXTS_H
 
-#include "io/dataset.h"
+#include "data/dataset.h"
 #include "text/documents.h"
 
 /* As oct_data_pack; the list holds no packed file. */

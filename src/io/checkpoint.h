@@ -29,7 +29,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "io/safetensors.h"
+#include "tensors/safetensors.h"
 
 typedef enum oct_checkpoint_group {
     OCT_CHECKPOINT_MODEL,

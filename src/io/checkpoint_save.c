@@ -17,7 +17,7 @@
 #include "io/checkpoint_format.h"
 #include "file/file_sink.h"
 #include "file/json.h"
-#include "io/shards.h"
+#include "tensors/shard_files.h"
 #include "io/step_folder.h"
 
 /* Whether a file that the caller names may have this name beside those that are always there. */

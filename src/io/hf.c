@@ -12,7 +12,7 @@
 #include "base/strbuf.h"
 #include "file/file_sink.h"
 #include "file/json.h"
-#include "io/shards.h"
+#include "tensors/shard_files.h"
 
 #define SINGLE_NAME "model.safetensors"
 #define INDEX_NAME "model.safetensors.index.json"

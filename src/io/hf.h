@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "io/hf_config.h"
-#include "io/safetensors.h"
+#include "tensors/safetensors.h"
 
 typedef struct oct_hf_model oct_hf_model;
 

@@ -9,7 +9,7 @@
 
 #include "comm/comm.h"
 #include "fsdp/shard.h"
-#include "io/safetensors.h"
+#include "tensors/safetensors.h"
 #include "nn/module.h"
 
 /* A tensor of a parameter's shape of which this rank holds a shard: its value, or state. */

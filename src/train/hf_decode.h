@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "io/safetensors.h"
+#include "tensors/safetensors.h"
 
 /* F32, BF16 and F16: exact. */
 bool oct_hf_is_high_precision(oct_dtype dtype);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "io/event_file.h"
-#include "io/safetensors.h"
+#include "tensors/safetensors.h"
 
 static void put_element(oct_dtype dtype, int i, void *to) {
     static const uint16_t half[15] = {0,      0x3c00, 0x4000, 0x4200, 0x4400,

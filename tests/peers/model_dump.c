@@ -14,7 +14,7 @@
 #include "base/alloc.h"
 #include "base/fs.h"
 #include "base/rng.h"
-#include "io/safetensors.h"
+#include "tensors/safetensors.h"
 #include "model/hf_names.h"
 #include "model/model.h"
 

@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 #include "base/alloc.h"
-#include "io/safetensors.h"
+#include "tensors/safetensors.h"
 #include "nn/experts.h"
 #include "nn/linear.h"
 #include "nn/weights.h"

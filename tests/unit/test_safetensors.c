@@ -10,7 +10,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#include "io/safetensors.h"
+#include "tensors/safetensors.h"
 #include "io_support.h"
 
 /* A file in memory: header length, header, data. */

@@ -1,6 +1,6 @@
 /* Writing safetensors files: see safetensors.h. Only the header is built in memory; the data goes
  * from the caller's memory or from a source straight to the file. */
-#include "io/safetensors.h"
+#include "tensors/safetensors.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Tensors over several files: see shards.h. */
-#include "io/shards.h"
+/* Tensors over several files: see shard_files.h. */
+#include "tensors/shard_files.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Reading safetensors files: see safetensors.h. */
-#include "io/safetensors.h"
+#include "tensors/safetensors.h"
 
 #include <inttypes.h>
 #include <stdbool.h>

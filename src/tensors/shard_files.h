@@ -1,13 +1,13 @@
 /* Spreads a list of tensors over safetensors files of a bounded size, in the order of the list.
  * Internal to the room: checkpoints and Hugging Face folders share it. */
-#ifndef OCT_IO_SHARDS_H
-#define OCT_IO_SHARDS_H
+#ifndef OCT_TENSORS_SHARD_FILES_H
+#define OCT_TENSORS_SHARD_FILES_H
 
 #include <octet/status.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "io/safetensors.h"
+#include "tensors/safetensors.h"
 
 #define OCT_SHARD_DEFAULT_BYTES ((size_t)5 << 30)
 #define OCT_SHARD_NAME_SIZE 96

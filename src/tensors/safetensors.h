@@ -7,8 +7,8 @@
  * range, overlaps, gaps and the end of the file all hold, so no later access can leave the mapping.
  * What can't be checked: a file that another process truncates while it is mapped ends this one
  * with SIGBUS; checkpoints are replaced by rename, never in place, for that reason. */
-#ifndef OCT_IO_SAFETENSORS_H
-#define OCT_IO_SAFETENSORS_H
+#ifndef OCT_TENSORS_SAFETENSORS_H
+#define OCT_TENSORS_SAFETENSORS_H
 
 #include <octet/status.h>
 #include <octet/tensor.h>

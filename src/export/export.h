@@ -12,7 +12,7 @@
 
 #include "convert/plan.h"
 #include "io/checkpoint.h"
-#include "io/hf.h"
+#include "hf/hf_folder.h"
 #include "model/model.h"
 
 typedef enum oct_export_format {

@@ -6,7 +6,7 @@
 
 #include "base/strbuf.h"
 #include "config/job.h"
-#include "io/hf_config.h"
+#include "hf/hf_config.h"
 #include "model/args.h"
 
 /* The dimensions that `folder`/config.json says; not resolved yet. yarn is in force whatever the

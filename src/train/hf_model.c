@@ -11,11 +11,11 @@
 #include "base/checked.h"
 #include "base/fs.h"
 #include "base/log.h"
-#include "io/hf.h"
+#include "hf/hf_folder.h"
 #include "file/json.h"
 #include "model/hf_names.h"
 #include "train/held.h"
-#include "train/hf_decode.h"
+#include "hf/hf_decode.h"
 
 /* A tensor that the model needs. */
 typedef struct wanted {

@@ -3,7 +3,7 @@
 #define OCT_TRAIN_HF_WORDS_H
 
 #include "base/strbuf.h"
-#include "io/hf_config.h"
+#include "hf/hf_config.h"
 #include "model/args.h"
 
 /* The text of a config.json, without a quantization, for resolved arguments. It is the one of

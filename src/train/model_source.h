@@ -5,7 +5,7 @@
 
 #include "config/job.h"
 #include "io/checkpoint.h"
-#include "io/hf_config.h"
+#include "hf/hf_config.h"
 #include "model/model.h"
 
 /* How it is to be run. */

@@ -2,7 +2,7 @@
 #ifndef OCT_TESTS_HF_SUPPORT_H
 #define OCT_TESTS_HF_SUPPORT_H
 
-#include "io/hf_config.h"
+#include "hf/hf_config.h"
 #include "io_support.h"
 
 static const char llama[] =

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <octet/format.h>
 
-#include "io/hf.h"
+#include "hf/hf_folder.h"
 #include "model/hf_names.h"
 #include "train/hf_model.h"
 

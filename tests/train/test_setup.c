@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "io/hf.h"
+#include "hf/hf_folder.h"
 #include "model/hf_names.h"
 #include "train/conversion.h"
 #include "train/hf_model.h"

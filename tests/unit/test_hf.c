@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/strbuf.h"
-#include "io/hf.h"
+#include "hf/hf_folder.h"
 #include "hf_support.h"
 
 static void given_a_llama_config_every_field_is_read(void **state) {

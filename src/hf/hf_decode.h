@@ -1,6 +1,6 @@
 /* The bytes of a tensor in a safetensors file, at any alignment, as fp32. */
-#ifndef OCT_TRAIN_HF_DECODE_H
-#define OCT_TRAIN_HF_DECODE_H
+#ifndef OCT_HF_HF_DECODE_H
+#define OCT_HF_HF_DECODE_H
 
 #include <stdbool.h>
 

@@ -2,7 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "io/hf_fields.h"
+#include "hf/hf_fields.h"
 
 static void put_key(oct_strbuf *to, const char *key) {
     oct_strbuf_puts(to, to->length > 1 && to->text[to->length - 1] != '{' ? ",\n  " : "\n  ");

@@ -4,14 +4,14 @@
  * Invariant: in an open model each tensor has one place. With an index, each name of weight_map
  * lies in the shard it names and each tensor of a shard is in weight_map; shard names are plain
  * file names, so a hostile index can't reach out of the folder. */
-#ifndef OCT_IO_HF_H
-#define OCT_IO_HF_H
+#ifndef OCT_HF_HF_FOLDER_H
+#define OCT_HF_HF_FOLDER_H
 
 #include <octet/status.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "io/hf_config.h"
+#include "hf/hf_config.h"
 #include "tensors/safetensors.h"
 
 typedef struct oct_hf_model oct_hf_model;

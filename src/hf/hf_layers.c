@@ -1,7 +1,7 @@
 /* What a config.json says of single layers: windows, positions, experts. See hf_fields.h. */
 #include <string.h>
 
-#include "io/hf_fields.h"
+#include "hf/hf_fields.h"
 
 static oct_status check_count(const char *file, const char *key, const oct_hf_config *c,
                               oct_error *err) {

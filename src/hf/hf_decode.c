@@ -1,5 +1,5 @@
 /* Tensors of safetensors files as fp32: see hf_decode.h. */
-#include "train/hf_decode.h"
+#include "hf/hf_decode.h"
 
 #include <octet/format.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* config.json of Hugging Face models: see hf_config.h. What tables of keys say is in
  * hf_fields.c, what they can't say here and in hf_rope.c, hf_layers.c and hf_quantization.c, what
  * has no effect in hf_known.c, writing in hf_config_write.c. */
-#include "io/hf_config.h"
+#include "hf/hf_config.h"
 
 #include <inttypes.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/fs.h"
-#include "io/hf_fields.h"
+#include "hf/hf_fields.h"
 
 #define MAX_CONFIG_BYTES ((size_t)16 << 20)
 

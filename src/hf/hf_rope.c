@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "io/hf_fields.h"
+#include "hf/hf_fields.h"
 
 static const char *const type_names[] = {[OCT_HF_ROPE_DEFAULT] = "default",
                                          [OCT_HF_ROPE_LINEAR] = "linear",

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/nearest.h"
-#include "io/hf_fields.h"
+#include "hf/hf_fields.h"
 
 /* Which values of a key change nothing. */
 typedef enum harmless {

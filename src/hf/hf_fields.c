@@ -1,6 +1,6 @@
 /* The tables of config.json's keys and of the families' defaults, and reading values by them: see
  * hf_fields.h. */
-#include "io/hf_fields.h"
+#include "hf/hf_fields.h"
 
 #include <inttypes.h>
 #include <stddef.h>

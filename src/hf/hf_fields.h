@@ -1,9 +1,9 @@
 /* The keys of config.json that have a value in oct_hf_config, as tables for reading and writing.
  * Internal to the files hf_*.c of this room. */
-#ifndef OCT_IO_HF_FIELDS_H
-#define OCT_IO_HF_FIELDS_H
+#ifndef OCT_HF_HF_FIELDS_H
+#define OCT_HF_HF_FIELDS_H
 
-#include "io/hf_config.h"
+#include "hf/hf_config.h"
 #include "file/json.h"
 
 /* Bounds that keep every product of sizes (experts x rows x columns x 8 bytes) inside 63 bits. */

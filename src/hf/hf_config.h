@@ -4,8 +4,8 @@
  * that models may multiply sizes without surprises; and nothing was ignored: each key is used,
  * known to change no result (hf_known.c), or refused by name. Values that are missing are those of
  * transformers' classes. */
-#ifndef OCT_IO_HF_CONFIG_H
-#define OCT_IO_HF_CONFIG_H
+#ifndef OCT_HF_HF_CONFIG_H
+#define OCT_HF_HF_CONFIG_H
 
 #include <octet/status.h>
 #include <stdbool.h>

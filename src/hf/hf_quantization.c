@@ -3,7 +3,7 @@
  * hf_fields.h. */
 #include <string.h>
 
-#include "io/hf_fields.h"
+#include "hf/hf_fields.h"
 
 /* A key and the text that it must have; NULL: any value, as the tensors say it themselves (which
  * modules were left alone), or it's about activations or the writer. */

@@ -1,5 +1,5 @@
-/* Hugging Face model folders: see hf.h. */
-#include "io/hf.h"
+/* Hugging Face model folders: see hf_folder.h. */
+#include "hf/hf_folder.h"
 
 #include <errno.h>
 #include <stdbool.h>

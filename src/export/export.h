@@ -11,7 +11,7 @@
 #include <octet/status.h>
 
 #include "convert/plan.h"
-#include "io/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "hf/hf_folder.h"
 #include "model/model.h"
 

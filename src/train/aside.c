@@ -3,7 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/fs.h"
-#include "io/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 
 static oct_status keep_metrics(const char *dump_folder, const char *aside, oct_error *err) {
     oct_status status = OCT_OK;

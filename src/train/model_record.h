@@ -8,7 +8,7 @@
 
 #include "base/strbuf.h"
 #include "config/job.h"
-#include "io/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "model/args.h"
 
 /* "model.args.NAME = VALUE" a line, for all of them. */

@@ -7,7 +7,7 @@
 #include "base/checked.h"
 #include "base/fs.h"
 #include "base/strbuf.h"
-#include "io/checkpoint_locate.h"
+#include "checkpoint/locate.h"
 #include "train/hf_model.h"
 #include "train/model_record.h"
 #include "train/setup.h"

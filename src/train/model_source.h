@@ -4,7 +4,7 @@
 #define OCT_TRAIN_MODEL_SOURCE_H
 
 #include "config/job.h"
-#include "io/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "hf/hf_config.h"
 #include "model/model.h"
 

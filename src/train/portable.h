@@ -3,7 +3,7 @@
 #ifndef OCT_TRAIN_PORTABLE_H
 #define OCT_TRAIN_PORTABLE_H
 
-#include "io/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "model/args.h"
 
 enum { OCT_PORTABLE_MAX = 8 };

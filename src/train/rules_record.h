@@ -3,7 +3,7 @@
 #define OCT_TRAIN_RULES_RECORD_H
 
 #include "config/job.h"
-#include "io/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "quant/rules.h"
 
 /* The rules that state.json (its text) names under "rules"; octet's where it names none, as those

@@ -13,7 +13,7 @@
 #include "config/together.h"
 #include "convert/pattern.h"
 #include "base/log.h"
-#include "io/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "model/hf_names.h"
 #include "op/elementwise.h"
 #include "train/held.h"

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "config/job.h"
-#include "io/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "data/dataset.h"
 #include "text/tokenizer.h"
 #include "model/model.h"

@@ -13,7 +13,7 @@
 
 #include "base/claim.h"
 #include "train/conversion.h"
-#include "io/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "data/dataset.h"
 #include "train/metrics.h"
 #include "train/optimizer.h"

@@ -4,7 +4,7 @@
 
 #include "base/strbuf.h"
 #include "config/job.h"
-#include "io/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 
 /* Loads the job as oct_job_load does, then with all that `recipe` decides in its place:
  *   bf16  nothing in 8 bits, activations in bf16

@@ -19,7 +19,7 @@ import re
 import sys
 
 PUBLIC = [("include/octet/format.h", "codecs"), ("include/octet/quantize.h", "quantizers"), ("include/octet/tensor.h", "base"),
-          ("include/octet/status.h", "base"), ("include/octet/threads.h", "base"), ("src/io/checkpoint.h", "checkpoint")]
+          ("include/octet/status.h", "base"), ("include/octet/threads.h", "base"), ("src/checkpoint/checkpoint.h", "checkpoint")]
 TABLES = [("src/kernel/quantize.h", "oct_quantize_kernels", "quantizers",
            ["quantize_kernels_ref", "quantize_kernels_avx2", "quantize_kernels_avx512"]),
           ("src/kernel/elementwise.h", "oct_elementwise_kernels", "elementwise",

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "io/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "kernel/elementwise.h"
 #include "kernel/gemm/kernels.h"
 #include "kernel/quantize.h"

@@ -5,7 +5,7 @@
 #include <jansson.h>
 
 #include "base/log.h"
-#include "io/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "train/inference.h"
 
 #define LIST(...) ((const char *const[]){__VA_ARGS__, NULL})

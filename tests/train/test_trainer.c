@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "base/thread.h"
-#include "io/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "train/metrics.h"
 #include "train/pace.h"
 #include "train/validate.h"

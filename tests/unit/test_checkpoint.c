@@ -15,7 +15,7 @@
 
 #include "base/log.h"
 #include "base/strbuf.h"
-#include "io/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "text/documents.h"
 #include "io_support.h"
 

@@ -9,8 +9,8 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/strbuf.h"
-#include "io/checkpoint_format.h"
-#include "io/step_folder.h"
+#include "checkpoint/format.h"
+#include "checkpoint/step_folder.h"
 
 /* Opens the newest valid one of `steps`; *n_bad: how many before it aren't, each with its reason.
  */

@@ -1,10 +1,10 @@
 /* What the writer and the reader of checkpoints share. Internal to the room. */
-#ifndef OCT_IO_CHECKPOINT_FORMAT_H
-#define OCT_IO_CHECKPOINT_FORMAT_H
+#ifndef OCT_CHECKPOINT_FORMAT_H
+#define OCT_CHECKPOINT_FORMAT_H
 
 #include <stdbool.h>
 
-#include "io/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 
 #define OCT_CHECKPOINT_FORMAT "octet-checkpoint"
 #define OCT_CHECKPOINT_VERSION 1

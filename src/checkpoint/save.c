@@ -1,6 +1,6 @@
 /* Saving checkpoints: see checkpoint.h. Order is the whole point: every file, then the manifest,
  * then the folder, then the name; older steps go last. */
-#include "io/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -14,11 +14,11 @@
 #include "base/log.h"
 #include "base/strbuf.h"
 #include "base/utf8.h"
-#include "io/checkpoint_format.h"
+#include "checkpoint/format.h"
 #include "file/file_sink.h"
 #include "file/json.h"
 #include "tensors/shard_files.h"
-#include "io/step_folder.h"
+#include "checkpoint/step_folder.h"
 
 /* Whether a file that the caller names may have this name beside those that are always there. */
 static bool is_free_name(const char *name) {

@@ -1,7 +1,7 @@
 /* The names under <dump_folder>/checkpoint: step-N, and step-N.tmp-PID or step-N.del-PID while one
  * is written or removed. Internal to the room. */
-#ifndef OCT_IO_STEP_FOLDER_H
-#define OCT_IO_STEP_FOLDER_H
+#ifndef OCT_CHECKPOINT_STEP_FOLDER_H
+#define OCT_CHECKPOINT_STEP_FOLDER_H
 
 #include <octet/status.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 /* From the path that a user types to a checkpoint. */
-#ifndef OCT_IO_CHECKPOINT_LOCATE_H
-#define OCT_IO_CHECKPOINT_LOCATE_H
+#ifndef OCT_CHECKPOINT_LOCATE_H
+#define OCT_CHECKPOINT_LOCATE_H
 
-#include "io/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 
 /* `path`: a checkpoint's own folder, a folder of step-N folders, or a run's dump folder, whose
  * `checkpoint` folder is taken; of several steps the newest valid one. Opened and verified as

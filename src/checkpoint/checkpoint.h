@@ -21,8 +21,8 @@
  * It is written as step-N.tmp-PID, each file and folder fsynced, then renamed; removal renames it
  * to step-N.del-PID first. A folder whose manifest is missing or doesn't fit its files (sizes,
  * checksums, tensors) is not a checkpoint. */
-#ifndef OCT_IO_CHECKPOINT_H
-#define OCT_IO_CHECKPOINT_H
+#ifndef OCT_CHECKPOINT_CHECKPOINT_H
+#define OCT_CHECKPOINT_CHECKPOINT_H
 
 #include <octet/status.h>
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 /* Checkpoint folders by name: see step_folder.h. */
-#include "io/step_folder.h"
+#include "checkpoint/step_folder.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* From the path that a user types to a checkpoint: see checkpoint_locate.h. */
-#include "io/checkpoint_locate.h"
+/* From the path that a user types to a checkpoint: see locate.h. */
+#include "checkpoint/locate.h"
 
 #include <dirent.h>
 #include <stdbool.h>
@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/strbuf.h"
 #include "file/json.h"
-#include "io/step_folder.h"
+#include "checkpoint/step_folder.h"
 
 enum {
     MAX_NAMES = 400,    /* bytes of names in a message, which is one line */

@@ -1,5 +1,5 @@
 /* Loading checkpoints: see checkpoint.h. */
-#include "io/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -10,9 +10,9 @@
 #include "base/alloc.h"
 #include "base/fs.h"
 #include "base/nearest.h"
-#include "io/checkpoint_format.h"
+#include "checkpoint/format.h"
 #include "file/json.h"
-#include "io/step_folder.h"
+#include "checkpoint/step_folder.h"
 
 #define MAX_MANIFEST_BYTES ((size_t)256 << 20)
 #define MAX_TEXT_BYTES ((size_t)256 << 20)

@@ -5,7 +5,7 @@
 #define OCT_REPORT_HTML_H
 
 #include "base/strbuf.h"
-#include "report/run.h"
+#include "report/recorded_run.h"
 
 void oct_html_begin(oct_strbuf *b, const char *title);
 void oct_html_end(oct_strbuf *b);

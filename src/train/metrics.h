@@ -4,8 +4,8 @@
 #define OCT_TRAIN_METRICS_H
 
 #include "base/strbuf.h"
-#include "io/event_file.h"
-#include "io/metrics_file.h"
+#include "report/event_file.h"
+#include "report/metrics_file.h"
 #include "train/trainer.h"
 
 /* Largest resident memory of this process so far, and the machine's memory, in bytes. */

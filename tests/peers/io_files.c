@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "io/event_file.h"
+#include "report/event_file.h"
 #include "tensors/safetensors.h"
 
 static void put_element(oct_dtype dtype, int i, void *to) {

@@ -10,10 +10,10 @@
 #include <sys/resource.h>
 
 #include "base/log.h"
-#include "io/event_file.h"
+#include "report/event_file.h"
 #include "file/json.h"
-#include "io/metrics_file.h"
-#include "io/tfrecord.h"
+#include "report/metrics_file.h"
+#include "report/tfrecord.h"
 #include "io_support.h"
 
 static int n_warnings;

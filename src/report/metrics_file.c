@@ -1,5 +1,5 @@
 /* metrics.jsonl: see metrics_file.h. */
-#include "io/metrics_file.h"
+#include "report/metrics_file.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -4,14 +4,14 @@
  * framework/summary.proto.
  *
  * Invariant: the file always ends with a whole frame; each goes out by one write. */
-#ifndef OCT_IO_EVENT_FILE_H
-#define OCT_IO_EVENT_FILE_H
+#ifndef OCT_REPORT_EVENT_FILE_H
+#define OCT_REPORT_EVENT_FILE_H
 
 #include <octet/status.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "io/metrics_file.h"
+#include "report/metrics_file.h"
 
 typedef struct oct_event_file oct_event_file;
 

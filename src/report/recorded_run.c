@@ -1,5 +1,5 @@
-/* A run read back from its metrics.jsonl: see run.h. */
-#include "report/run.h"
+/* A run read back from its metrics.jsonl: see recorded_run.h. */
+#include "report/recorded_run.h"
 
 #include <jansson.h>
 #include <math.h>

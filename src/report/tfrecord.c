@@ -1,5 +1,5 @@
 /* TFRecord frames and Event messages: see tfrecord.h. */
-#include "io/tfrecord.h"
+#include "report/tfrecord.h"
 
 #include <string.h>
 

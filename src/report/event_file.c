@@ -1,5 +1,5 @@
 /* TensorBoard event files: see event_file.h. */
-#include "io/event_file.h"
+#include "report/event_file.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -11,7 +11,7 @@
 #include "base/fs.h"
 #include "base/strbuf.h"
 #include "file/append_file.h"
-#include "io/tfrecord.h"
+#include "report/tfrecord.h"
 
 struct oct_event_file {
     oct_append file;

@@ -2,8 +2,8 @@
  *
  * Invariant: the file always ends with a whole line. A line goes out by one write; a tail that a
  * crash left unfinished is cut off when the file is opened again. */
-#ifndef OCT_IO_METRICS_FILE_H
-#define OCT_IO_METRICS_FILE_H
+#ifndef OCT_REPORT_METRICS_FILE_H
+#define OCT_REPORT_METRICS_FILE_H
 
 #include <octet/status.h>
 #include <stddef.h>

@@ -1,13 +1,13 @@
 /* The pieces of an event file, as plain functions of bytes: CRC32C, TFRecord frames and the
  * protobuf messages Event, Summary and SessionLog. Internal to the room. */
-#ifndef OCT_IO_TFRECORD_H
-#define OCT_IO_TFRECORD_H
+#ifndef OCT_REPORT_TFRECORD_H
+#define OCT_REPORT_TFRECORD_H
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/strbuf.h"
-#include "io/metrics_file.h"
+#include "report/metrics_file.h"
 
 /* CRC32C (Castagnoli, RFC 3720 appendix B.4): reflected polynomial 0x82f63b78. */
 uint32_t oct_crc32c(const void *bytes, size_t n_bytes);

@@ -1,6 +1,6 @@
 /* A run read back from its metrics.jsonl, finished or under way. */
-#ifndef OCT_REPORT_RUN_H
-#define OCT_REPORT_RUN_H
+#ifndef OCT_REPORT_RECORDED_RUN_H
+#define OCT_REPORT_RECORDED_RUN_H
 
 #include <octet/status.h>
 #include <stdint.h>

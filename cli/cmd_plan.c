@@ -9,10 +9,10 @@
 #include "config/together.h"
 #include "options.h"
 #include "terminal.h"
-#include "train/conversion.h"
-#include "train/model_source.h"
-#include "train/ranks.h"
-#include "train/setup.h"
+#include "job/conversion.h"
+#include "job/model_source.h"
+#include "job/ranks.h"
+#include "job/setup.h"
 
 /* Without a word of it in the job or on the command line: one process, or a team that shares the
  * experts. */

@@ -18,7 +18,7 @@
 #include "stop.h"
 #include "terminal.h"
 #include "train/trainer.h"
-#include "train/variant.h"
+#include "job/variant.h"
 
 /* What the child tells the parent, as bytes through a pipe. */
 typedef struct result {

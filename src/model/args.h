@@ -68,7 +68,7 @@ typedef struct oct_model_args {
     double load_balance_coeff;   /* 0: the bias stays as it is */
     bool moe_force_load_balance; /* for debugging: experts take tokens in turn */
 
-    /* What only models of Hugging Face folders have (train/hf_model.h); zero in all flavors. */
+    /* What only models of Hugging Face folders have (job/hf_model.h); zero in all flavors. */
     bool qkv_bias, wo_bias; /* of wq, wk, wv (deepseek_v3, together: wq_a, wkv_a, wo); of wo */
     bool mlp_bias;          /* of dense layers' w1, w2, w3 */
     bool rope_halves;       /* deepseek_v3: pairs are an element of each half, not neighbours */

@@ -10,9 +10,9 @@
 #include "base/log.h"
 #include "file/json.h"
 #include "text/tokenizer.h"
-#include "train/conversion.h"
-#include "train/hf_words.h"
-#include "train/portable.h"
+#include "job/conversion.h"
+#include "job/hf_words.h"
+#include "job/portable.h"
 
 /* What is written, as it comes together. */
 typedef struct parts {

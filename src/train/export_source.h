@@ -4,7 +4,7 @@
 #define OCT_TRAIN_EXPORT_SOURCE_H
 
 #include "export/export.h"
-#include "train/model_source.h"
+#include "job/model_source.h"
 
 typedef struct oct_export_request {
     oct_export_format format;

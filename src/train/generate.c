@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/strbuf.h"
-#include "train/setup.h"
+#include "job/setup.h"
 
 /* ---- one text ---- */
 

@@ -14,7 +14,7 @@
 #include "base/rng.h"
 #include "base/strbuf.h"
 #include "data/dataset.h"
-#include "train/setup.h"
+#include "job/setup.h"
 #include "train/strided.h"
 #include "train/validate.h"
 

@@ -3,11 +3,11 @@
 #define OCT_TRAIN_INFERENCE_H
 
 #include "config/job.h"
-#include "train/conversion.h"
+#include "job/conversion.h"
 #include "text/tokenizer.h"
 #include "model/model.h"
 #include "op/loss.h"
-#include "train/model_source.h"
+#include "job/model_source.h"
 
 typedef struct oct_inference {
     oct_model_source *source; /* what was opened */

@@ -8,8 +8,8 @@
 #include "base/log.h"
 #include "base/strbuf.h"
 #include "train/export_source.h"
-#include "train/hf_words.h"
-#include "train/setup.h"
+#include "job/hf_words.h"
+#include "job/setup.h"
 
 /* A run that doesn't save exports nothing. */
 static bool is_asked(const oct_trainer *t) {

@@ -10,11 +10,11 @@
 #include "base/log.h"
 #include "kernel/select.h"
 #include "train/aside.h"
-#include "train/held.h"
-#include "train/model_record.h"
-#include "train/setup.h"
+#include "job/local_part.h"
+#include "job/model_record.h"
+#include "job/setup.h"
 #include "train/state.h"
-#include "train/variant.h"
+#include "job/variant.h"
 
 static oct_status fail_state(const oct_checkpoint *from, const char *what, oct_error *err) {
     return oct_fail(err, OCT_INVALID, "%s/state.json: %s", oct_checkpoint_path(from), what);

@@ -12,7 +12,7 @@
 #include "op/elementwise.h"
 #include "quant/rules.h"
 #include "train/collect.h"
-#include "train/model_record.h"
+#include "job/model_record.h"
 #include "train/state.h"
 
 char *oct_trainer_checkpoint_folder(const oct_trainer *t) {

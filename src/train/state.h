@@ -12,13 +12,13 @@
 #define OCT_TRAIN_STATE_H
 
 #include "base/claim.h"
-#include "train/conversion.h"
+#include "job/conversion.h"
 #include "checkpoint/checkpoint.h"
 #include "data/dataset.h"
 #include "train/metrics.h"
 #include "train/optimizer.h"
-#include "train/portable.h"
-#include "train/ranks.h"
+#include "job/portable.h"
+#include "job/ranks.h"
 #include "train/schedule.h"
 #include "train/trainer.h"
 

@@ -14,8 +14,8 @@
 #include "train/clock.h"
 #include "quant/rules.h"
 #include "train/last_save.h"
-#include "train/rules_record.h"
-#include "train/setup.h"
+#include "job/rules_record.h"
+#include "job/setup.h"
 #include "train/state.h"
 #include "train/validate.h"
 

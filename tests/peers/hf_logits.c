@@ -9,8 +9,8 @@
 
 #include "base/alloc.h"
 #include "base/fs.h"
-#include "train/hf_model.h"
-#include "train/model_source.h"
+#include "job/hf_model.h"
+#include "job/model_source.h"
 
 static oct_status open_checkpoint(const char *path, oct_model **model, oct_error *err) {
     oct_model_source *source = NULL;

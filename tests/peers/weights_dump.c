@@ -11,8 +11,8 @@
 #include "nn/experts.h"
 #include "nn/linear.h"
 #include "nn/weights.h"
-#include "train/conversion.h"
-#include "train/model_source.h"
+#include "job/conversion.h"
+#include "job/model_source.h"
 
 typedef struct dump {
     oct_safetensors_writer *writer;

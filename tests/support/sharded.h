@@ -16,7 +16,7 @@
 #include "model/model.h"
 #include "quant/rules.h"
 #include "train/optimizer.h"
-#include "train/ranks.h"
+#include "job/ranks.h"
 
 enum { SEED = 11, S = 8, N_SEQUENCES = 12 }; /* 12: any of 1 to 4 ranks takes as many */
 

@@ -7,7 +7,7 @@
 
 #include "hf/hf_folder.h"
 #include "model/hf_names.h"
-#include "train/hf_model.h"
+#include "job/hf_model.h"
 
 enum { MAX_ITEMS = 64, MAX_BYTES = 1 << 20 };
 

@@ -5,16 +5,16 @@
 
 #include "hf/hf_folder.h"
 #include "model/hf_names.h"
-#include "train/conversion.h"
-#include "train/hf_model.h"
+#include "job/conversion.h"
+#include "job/hf_model.h"
 #include "train/inference.h"
 #include "train/sampling.h"
 #include "model/args_list.h"
-#include "train/hf_words.h"
-#include "train/portable.h"
-#include "train/ranks.h"
-#include "train/setup.h"
-#include "train/variant.h"
+#include "job/hf_words.h"
+#include "job/portable.h"
+#include "job/ranks.h"
+#include "job/setup.h"
+#include "job/variant.h"
 
 #define LIST(...) ((const char *const[]){__VA_ARGS__, NULL})
 

@@ -1,5 +1,5 @@
 /* A trained model, wherever it is: see model_source.h. */
-#include "train/model_source.h"
+#include "job/model_source.h"
 
 #include <string.h>
 
@@ -8,10 +8,10 @@
 #include "base/fs.h"
 #include "base/strbuf.h"
 #include "checkpoint/locate.h"
-#include "train/hf_model.h"
-#include "train/model_record.h"
-#include "train/setup.h"
-#include "train/variant.h"
+#include "job/hf_model.h"
+#include "job/model_record.h"
+#include "job/setup.h"
+#include "job/variant.h"
 
 static bool has_file(const char *folder, const char *name) {
     char *path = oct_path_join(folder, name);

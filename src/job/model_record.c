@@ -1,5 +1,5 @@
 /* The model of a checkpoint: see model_record.h. */
-#include "train/model_record.h"
+#include "job/model_record.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "config/together.h"
 #include "model/args_list.h"
-#include "train/setup.h"
+#include "job/setup.h"
 
 #define ARGS "model.args."
 

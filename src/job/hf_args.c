@@ -1,5 +1,5 @@
 /* From config.json to a model's arguments, and one held against the other: see hf_args.h. */
-#include "train/hf_args.h"
+#include "job/hf_args.h"
 
 #include <stdio.h>
 #include <string.h>

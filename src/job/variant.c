@@ -1,6 +1,6 @@
 /* A job in another recipe: see variant.h. The recipe is put in by overrides, so that the job is
  * read and checked in one way only. */
-#include "train/variant.h"
+#include "job/variant.h"
 
 #include <jansson.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "base/alloc.h"
 #include "base/fs.h"
 #include "quant/recipe.h"
-#include "train/rules_record.h"
+#include "job/rules_record.h"
 
 static const char *const high_precision[] = {"bf16", "fp32"};
 enum { N_HIGH_PRECISION = sizeof high_precision / sizeof high_precision[0] };

@@ -1,7 +1,7 @@
 /* From a job to its parts: the model, the tokenizer, the data. Shared by training, planning and
  * evaluating. Every error names the job's key and its place. */
-#ifndef OCT_TRAIN_SETUP_H
-#define OCT_TRAIN_SETUP_H
+#ifndef OCT_JOB_SETUP_H
+#define OCT_JOB_SETUP_H
 
 #include <stdbool.h>
 

@@ -1,6 +1,6 @@
 /* The rules in a checkpoint: a run goes on by those that it was trained by. */
-#ifndef OCT_TRAIN_RULES_RECORD_H
-#define OCT_TRAIN_RULES_RECORD_H
+#ifndef OCT_JOB_RULES_RECORD_H
+#define OCT_JOB_RULES_RECORD_H
 
 #include "config/job.h"
 #include "checkpoint/checkpoint.h"

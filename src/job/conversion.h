@@ -1,6 +1,6 @@
 /* From a job's converters to a plan for a model: which module becomes 8-bit, in which recipe. */
-#ifndef OCT_TRAIN_CONVERSION_H
-#define OCT_TRAIN_CONVERSION_H
+#ifndef OCT_JOB_CONVERSION_H
+#define OCT_JOB_CONVERSION_H
 
 #include "config/job.h"
 #include "convert/plan.h"

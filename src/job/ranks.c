@@ -1,5 +1,5 @@
 /* The processes of a run: see ranks.h. */
-#include "train/ranks.h"
+#include "job/ranks.h"
 
 #include <math.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "base/checked.h"
 #include "base/log.h"
 #include "config/together.h"
-#include "train/setup.h"
+#include "job/setup.h"
 
 static oct_status check_expert_degree(const oct_job *job, int n_shards, oct_error *err) {
     static const char key[] = "parallelism.expert_parallel_degree";

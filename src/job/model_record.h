@@ -3,8 +3,8 @@
  *
  * Invariant: every argument is compared. One that isn't said to be free to change decides what the
  * stored weights mean, so that another value is refused. */
-#ifndef OCT_TRAIN_MODEL_RECORD_H
-#define OCT_TRAIN_MODEL_RECORD_H
+#ifndef OCT_JOB_MODEL_RECORD_H
+#define OCT_JOB_MODEL_RECORD_H
 
 #include "base/strbuf.h"
 #include "config/job.h"

@@ -1,7 +1,7 @@
 /* A trained model, wherever it is: a checkpoint of ours, or a Hugging Face folder. The one way in
  * for every command that takes a model. */
-#ifndef OCT_TRAIN_MODEL_SOURCE_H
-#define OCT_TRAIN_MODEL_SOURCE_H
+#ifndef OCT_JOB_MODEL_SOURCE_H
+#define OCT_JOB_MODEL_SOURCE_H
 
 #include "config/job.h"
 #include "checkpoint/checkpoint.h"

@@ -1,7 +1,7 @@
 /* What a checkpoint carries so that it serves on another machine: the tokenizer's files as they
  * were at the start of the run, and the model's dimensions in Hugging Face's words. */
-#ifndef OCT_TRAIN_PORTABLE_H
-#define OCT_TRAIN_PORTABLE_H
+#ifndef OCT_JOB_PORTABLE_H
+#define OCT_JOB_PORTABLE_H
 
 #include "checkpoint/checkpoint.h"
 #include "model/args.h"

@@ -1,11 +1,11 @@
 /* A model's parameters from a Hugging Face folder's safetensors files. */
-#ifndef OCT_TRAIN_HF_MODEL_H
-#define OCT_TRAIN_HF_MODEL_H
+#ifndef OCT_JOB_HF_MODEL_H
+#define OCT_JOB_HF_MODEL_H
 
 #include <octet/status.h>
 
 #include "model/model.h"
-#include "train/hf_args.h"
+#include "job/hf_args.h"
 
 /* What the caller takes: torchtitan's jobs say beforehand whether weights are in 8 bits. */
 typedef enum oct_hf_weights {

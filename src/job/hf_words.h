@@ -1,6 +1,6 @@
 /* A model in Hugging Face's words: the way back of hf_args.h. */
-#ifndef OCT_TRAIN_HF_WORDS_H
-#define OCT_TRAIN_HF_WORDS_H
+#ifndef OCT_JOB_HF_WORDS_H
+#define OCT_JOB_HF_WORDS_H
 
 #include "base/strbuf.h"
 #include "hf/hf_config.h"

@@ -1,13 +1,13 @@
 /* A model in Hugging Face's words: see hf_words.h. Which model type has words for a model is found
  * by trying: what it writes must say the same model when it's read. */
-#include "train/hf_words.h"
+#include "job/hf_words.h"
 
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/fs.h"
 #include "file/json.h"
-#include "train/hf_args.h"
+#include "job/hf_args.h"
 
 #define MAX_CONFIG_BYTES ((size_t)16 << 20)
 #define LATENT_EPS 1e-6 /* of transformers' norms of latents, whatever rms_norm_eps says */

@@ -1,6 +1,6 @@
 /* A model's parameters from a Hugging Face folder: see hf_model.h. Rows of heads that Hugging Face
  * rotates another way are permuted (model/hf_names.h). */
-#include "train/hf_model.h"
+#include "job/hf_model.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #include "hf/hf_folder.h"
 #include "file/json.h"
 #include "model/hf_names.h"
-#include "train/held.h"
+#include "job/local_part.h"
 #include "hf/hf_decode.h"
 
 /* A tensor that the model needs. */

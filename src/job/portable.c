@@ -1,12 +1,12 @@
 /* What a checkpoint carries beside its numbers: see portable.h. */
-#include "train/portable.h"
+#include "job/portable.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/fs.h"
-#include "train/hf_words.h"
+#include "job/hf_words.h"
 
 #define TOKENIZER "tokenizer.json"
 #define MAX_FILE_BYTES ((size_t)256 << 20)

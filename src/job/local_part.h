@@ -1,7 +1,7 @@
 /* Reading what a parameter, or its optimizer state, has here. In sharded training that's a part of
  * what a file holds: the whole is read to memory of its own, then this rank's elements are kept. */
-#ifndef OCT_TRAIN_HELD_H
-#define OCT_TRAIN_HELD_H
+#ifndef OCT_JOB_LOCAL_PART_H
+#define OCT_JOB_LOCAL_PART_H
 
 #include <octet/status.h>
 

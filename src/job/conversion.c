@@ -1,5 +1,5 @@
 /* From a job's converters to a plan: see conversion.h. */
-#include "train/conversion.h"
+#include "job/conversion.h"
 
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "convert/framework.h"
 #include "model/hf_names.h"
 #include "quant/rules.h"
-#include "train/setup.h"
+#include "job/setup.h"
 
 #define LINEAR "quantize.linear.mx"
 #define GROUPED "quantize.grouped_mm.mx"

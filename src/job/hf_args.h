@@ -1,6 +1,6 @@
 /* The dimensions of a Hugging Face folder's model, as arguments of octet's. */
-#ifndef OCT_TRAIN_HF_ARGS_H
-#define OCT_TRAIN_HF_ARGS_H
+#ifndef OCT_JOB_HF_ARGS_H
+#define OCT_JOB_HF_ARGS_H
 
 #include <octet/status.h>
 

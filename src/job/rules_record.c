@@ -1,5 +1,5 @@
 /* The rules in a checkpoint: see rules_record.h. */
-#include "train/rules_record.h"
+#include "job/rules_record.h"
 
 #include <jansson.h>
 

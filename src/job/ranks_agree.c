@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "train/model_record.h"
-#include "train/ranks.h"
+#include "job/model_record.h"
+#include "job/ranks.h"
 
 /* Collective: the first rank's text; NULL when memory is refused here (oct_free). */
 static oct_status receive_first(oct_comm *world, const char *own, char **first, oct_error *err) {

@@ -1,6 +1,6 @@
 /* A job in another recipe: what `compare` trains and `--recipe` evaluates. */
-#ifndef OCT_TRAIN_VARIANT_H
-#define OCT_TRAIN_VARIANT_H
+#ifndef OCT_JOB_VARIANT_H
+#define OCT_JOB_VARIANT_H
 
 #include "base/strbuf.h"
 #include "config/job.h"

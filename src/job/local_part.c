@@ -1,5 +1,5 @@
-/* Reading what is held here of a parameter: see held.h. */
-#include "train/held.h"
+/* Reading what is held here of a parameter: see local_part.h. */
+#include "job/local_part.h"
 
 #include <string.h>
 

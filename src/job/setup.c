@@ -1,5 +1,5 @@
 /* From a job to its parts: see setup.h. */
-#include "train/setup.h"
+#include "job/setup.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -16,8 +16,8 @@
 #include "checkpoint/checkpoint.h"
 #include "model/hf_names.h"
 #include "op/elementwise.h"
-#include "train/held.h"
-#include "train/hf_model.h"
+#include "job/local_part.h"
+#include "job/hf_model.h"
 
 oct_status oct_setup_fail_at(const oct_job *job, const char *key, const oct_error *cause,
                              oct_error *err) {

@@ -4,13 +4,13 @@
  * r % shards; the ranks with the same shard, one a group, hold the same numbers (hybrid sharding).
  * With expert parallelism each group consists of teams of neighbours that share the experts.
  * Every rank reads data of its own. One process is a world of one, without shards. */
-#ifndef OCT_TRAIN_RANKS_H
-#define OCT_TRAIN_RANKS_H
+#ifndef OCT_JOB_RANKS_H
+#define OCT_JOB_RANKS_H
 
 #include "config/job.h"
 #include "fsdp/fsdp.h"
 #include "data/dataset.h"
-#include "train/conversion.h"
+#include "job/conversion.h"
 
 typedef struct oct_ranks {
     oct_comm *world;      /* the caller's, or `own` */

@@ -9,9 +9,9 @@
 #include "cli.h"
 #include "options.h"
 #include "terminal.h"
-#include "train/inference.h"
-#include "train/tasks.h"
-#include "train/validate.h"
+#include "infer/inference.h"
+#include "infer/tasks.h"
+#include "infer/validate.h"
 
 typedef struct eval_options {
     const char *text, *task, *tokenizer;

@@ -10,8 +10,8 @@
 #include "options.h"
 #include "terminal.h"
 #include "train/clock.h"
-#include "train/generate.h"
-#include "train/prompts.h"
+#include "infer/generate.h"
+#include "infer/prompts.h"
 
 typedef struct generate_options {
     const char *prompt, *prompts, *recipe, *tokenizer;

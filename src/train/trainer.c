@@ -17,7 +17,7 @@
 #include "job/rules_record.h"
 #include "job/setup.h"
 #include "train/state.h"
-#include "train/validate.h"
+#include "infer/validate.h"
 
 #define MAX_CONFIG_BYTES ((size_t)16 << 20)
 

@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
-#include "train/inference.h"
+#include "infer/inference.h"
 
 #define LIST(...) ((const char *const[]){__VA_ARGS__, NULL})
 #define SAVE "--checkpoint.enable"

@@ -8,7 +8,7 @@
 #include "checkpoint/checkpoint.h"
 #include "train/metrics.h"
 #include "train/pace.h"
-#include "train/validate.h"
+#include "infer/validate.h"
 
 #define LIST(...) ((const char *const[]){__VA_ARGS__, NULL})
 #define CONVERT "--model.converters=quantize.linear.mx"

@@ -1,5 +1,5 @@
 /* A trained model opened for evaluation and generation: see inference.h. */
-#include "train/inference.h"
+#include "infer/inference.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -15,8 +15,8 @@
 #include "base/strbuf.h"
 #include "data/dataset.h"
 #include "job/setup.h"
-#include "train/strided.h"
-#include "train/validate.h"
+#include "infer/strided.h"
+#include "infer/validate.h"
 
 /* ---- opening ---- */
 

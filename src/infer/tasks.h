@@ -1,8 +1,8 @@
 /* Multiple choice: which of several texts a model finds likeliest after a question. */
-#ifndef OCT_TRAIN_TASKS_H
-#define OCT_TRAIN_TASKS_H
+#ifndef OCT_INFER_TASKS_H
+#define OCT_INFER_TASKS_H
 
-#include "train/inference.h"
+#include "infer/inference.h"
 
 typedef struct oct_question {
     char *text;            /* what stands before each choice */

@@ -1,9 +1,9 @@
 /* A loss over overlapping windows: see strided.h. */
-#include "train/strided.h"
+#include "infer/strided.h"
 
 #include "base/alloc.h"
 #include "base/checked.h"
-#include "train/validate.h"
+#include "infer/validate.h"
 
 /* Window `index` as S inputs and labels; labels of earlier windows are ignored. */
 static oct_status read_window(const oct_strided *s, int64_t index, int64_t S, int32_t *tokens,

@@ -1,5 +1,5 @@
 /* The mean loss over held-out data: see validate.h. */
-#include "train/validate.h"
+#include "infer/validate.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* A loss over overlapping windows: each token is judged with a long context before it. */
-#ifndef OCT_TRAIN_STRIDED_H
-#define OCT_TRAIN_STRIDED_H
+#ifndef OCT_INFER_STRIDED_H
+#define OCT_INFER_STRIDED_H
 
 #include "data/dataset.h"
 #include "model/model.h"

@@ -1,5 +1,5 @@
 /* Prompts from a file: see prompts.h. */
-#include "train/prompts.h"
+#include "infer/prompts.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* Drawing a token from logits: see sampling.h. Source: transformers, generation/logits_process.py.
  */
-#include "train/sampling.h"
+#include "infer/sampling.h"
 
 #include <math.h>
 #include <stdlib.h>

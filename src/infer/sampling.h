@@ -1,7 +1,7 @@
 /* Drawing a token from logits, as transformers does with do_sample: repeated tokens are made less
  * likely, logits are divided by the temperature, then top_k, top_p and min_p each leave some. */
-#ifndef OCT_TRAIN_SAMPLING_H
-#define OCT_TRAIN_SAMPLING_H
+#ifndef OCT_INFER_SAMPLING_H
+#define OCT_INFER_SAMPLING_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* A trained model opened for evaluation and generation. */
-#ifndef OCT_TRAIN_INFERENCE_H
-#define OCT_TRAIN_INFERENCE_H
+#ifndef OCT_INFER_INFERENCE_H
+#define OCT_INFER_INFERENCE_H
 
 #include "config/job.h"
 #include "job/conversion.h"

@@ -1,9 +1,9 @@
 /* Texts that a trained model goes on with, several at a time. */
-#ifndef OCT_TRAIN_GENERATE_H
-#define OCT_TRAIN_GENERATE_H
+#ifndef OCT_INFER_GENERATE_H
+#define OCT_INFER_GENERATE_H
 
-#include "train/inference.h"
-#include "train/sampling.h"
+#include "infer/inference.h"
+#include "infer/sampling.h"
 
 typedef enum oct_generation_end {
     OCT_END_BY_LENGTH, /* max_new tokens are there */

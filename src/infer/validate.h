@@ -1,6 +1,6 @@
 /* A mean loss over batches of different sizes. */
-#ifndef OCT_TRAIN_VALIDATE_H
-#define OCT_TRAIN_VALIDATE_H
+#ifndef OCT_INFER_VALIDATE_H
+#define OCT_INFER_VALIDATE_H
 
 #include "comm/comm.h"
 #include "data/dataset.h"

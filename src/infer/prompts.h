@@ -1,6 +1,6 @@
 /* Prompts from a file. */
-#ifndef OCT_TRAIN_PROMPTS_H
-#define OCT_TRAIN_PROMPTS_H
+#ifndef OCT_INFER_PROMPTS_H
+#define OCT_INFER_PROMPTS_H
 
 #include <octet/status.h>
 #include <stddef.h>

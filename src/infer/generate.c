@@ -1,5 +1,5 @@
 /* Texts that a trained model goes on with: see generate.h. */
-#include "train/generate.h"
+#include "infer/generate.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Multiple choice: see tasks.h. */
-#include "train/tasks.h"
+#include "infer/tasks.h"
 
 #include <ctype.h>
 #include <math.h>

@@ -9,7 +9,7 @@
 #include "options.h"
 #include "stop.h"
 #include "terminal.h"
-#include "train/export_source.h"
+#include "export/export_source.h"
 
 typedef struct export_options {
     const char *format, *dtype, *shard_size, *recipe;

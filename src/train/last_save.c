@@ -7,7 +7,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/strbuf.h"
-#include "train/export_source.h"
+#include "export/export_source.h"
 #include "job/hf_words.h"
 #include "job/setup.h"
 

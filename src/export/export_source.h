@@ -1,7 +1,7 @@
 /* A trained model as a folder that other programs load: what export/export.h needs, from a
  * checkpoint or a Hugging Face folder. */
-#ifndef OCT_TRAIN_EXPORT_SOURCE_H
-#define OCT_TRAIN_EXPORT_SOURCE_H
+#ifndef OCT_EXPORT_EXPORT_SOURCE_H
+#define OCT_EXPORT_EXPORT_SOURCE_H
 
 #include "export/export.h"
 #include "job/model_source.h"

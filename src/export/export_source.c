@@ -1,5 +1,5 @@
 /* A trained model as a folder that other programs load: see export_source.h. */
-#include "train/export_source.h"
+#include "export/export_source.h"
 
 #include <inttypes.h>
 #include <stdio.h>

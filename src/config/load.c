@@ -8,7 +8,7 @@
 
 #include "base/alloc.h"
 #include "config/check.h"
-#include "config/collect.h"
+#include "config/tree_settings.h"
 #include "config/mindspeed.h"
 #include "config/overrides.h"
 #include "config/refusals.h"

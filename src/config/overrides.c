@@ -4,7 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "config/collect.h"
+#include "config/tree_settings.h"
 #include "config/refusals.h"
 #include "config/text.h"
 #include "model/args.h"

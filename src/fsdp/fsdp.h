@@ -12,7 +12,7 @@
  * Modules notice nothing: fsdp answers in the weight cache's place (nn/weights.h) and lends
  * oct_param.grad. All functions are collective unless they say otherwise; one thread drives it.
  *
- * With expert parallelism (fsdp/shard.h says who has which experts) tokens travel within a team
+ * With expert parallelism (fsdp/sharding.h says who has which experts) tokens travel within a team
  * (nn/token_exchange.h), and experts are gathered, and their gradients reduced, among the ranks
  * that have the same ones: all of the team's tokens are in each rank's gradient already. */
 #ifndef OCT_FSDP_FSDP_H
@@ -20,7 +20,7 @@
 
 #include "comm/comm.h"
 #include "convert/plan.h"
-#include "fsdp/shard.h"
+#include "fsdp/sharding.h"
 #include "model/model.h"
 
 /* Which orientations of 8-bit weights a gather brings. */

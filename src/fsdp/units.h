@@ -14,7 +14,7 @@
 #include "comm/comm.h"
 #include "fsdp/buffers.h"
 #include "fsdp/fsdp.h"
-#include "fsdp/shard.h"
+#include "fsdp/sharding.h"
 #include "quant/qmatrix.h"
 
 /* A parameter in its unit. */

@@ -1,4 +1,4 @@
-/* Building models, their parameters and totals: see model.h. Running them is run.c's. */
+/* Building models, their parameters and totals: see model.h. Running them is passes.c's. */
 #include "model/model.h"
 
 #include <math.h>

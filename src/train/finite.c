@@ -1,7 +1,7 @@
-/* What a run says that ends at a number that isn't finite: see state.h. */
+/* What a run says that ends at a number that isn't finite: see trainer_state.h. */
 #include <math.h>
 
-#include "train/state.h"
+#include "train/trainer_state.h"
 
 oct_status oct_trainer_fail_number(const oct_trainer *t, int64_t step, const char *what,
                                    double value, oct_error *err) {

@@ -2,7 +2,7 @@
 #ifndef OCT_TRAIN_LAST_SAVE_H
 #define OCT_TRAIN_LAST_SAVE_H
 
-#include "train/state.h"
+#include "train/trainer_state.h"
 
 /* The first rank's, before the first step: whether the model would be refused at the end of the
  * run, and whether the folder's name is free; the key is named. OCT_OK where the job asks for none,

@@ -1,4 +1,4 @@
-/* Continuing a run from its checkpoint: see state.h. */
+/* Continuing a run from its checkpoint: see trainer_state.h. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -13,7 +13,7 @@
 #include "job/local_part.h"
 #include "job/model_record.h"
 #include "job/setup.h"
-#include "train/state.h"
+#include "train/trainer_state.h"
 #include "job/variant.h"
 
 static oct_status fail_state(const oct_checkpoint *from, const char *what, oct_error *err) {

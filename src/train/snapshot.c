@@ -1,4 +1,4 @@
-/* Saving a run: see state.h. */
+/* Saving a run: see trainer_state.h. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -11,9 +11,9 @@
 #include "kernel/select.h"
 #include "op/elementwise.h"
 #include "quant/rules.h"
-#include "train/collect.h"
+#include "train/whole_tensors.h"
 #include "job/model_record.h"
-#include "train/state.h"
+#include "train/trainer_state.h"
 
 char *oct_trainer_checkpoint_folder(const oct_trainer *t) {
     return oct_path_join(t->job->job.dump_folder, t->job->checkpoint.folder);

@@ -16,7 +16,7 @@
 #include "train/last_save.h"
 #include "job/rules_record.h"
 #include "job/setup.h"
-#include "train/state.h"
+#include "train/trainer_state.h"
 #include "infer/validate.h"
 
 #define MAX_CONFIG_BYTES ((size_t)16 << 20)

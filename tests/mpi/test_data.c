@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "data/dataset.h"
-#include "train/state.h"
+#include "train/trainer_state.h"
 
 #define LIST(...) ((const char *const[]){__VA_ARGS__, NULL})
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "fsdp/shard.h"
+#include "fsdp/sharding.h"
 
 /* ---- shards ---- */
 

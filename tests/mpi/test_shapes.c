@@ -1,7 +1,7 @@
 /* Weights that ranks can't share evenly: gathered codes and losses are those of one process. */
 #include "gathers.h"
 
-#include "fsdp/shard.h"
+#include "fsdp/sharding.h"
 
 /* Rows of the parameter that this rank holds. */
 static int64_t held_rows(const replica *r, const char *name) {

@@ -1,5 +1,5 @@
-/* The keys of a tree: see collect.h. */
-#include "config/collect.h"
+/* The keys of a tree: see tree_settings.h. */
+#include "config/tree_settings.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,11 +4,11 @@
  * The first rank pulls: where a file wants a tensor it asks the others for that one, shard after
  * shard, so no rank ever holds more than one shard of another. The others serve until they are told
  * that it's over, also where writing fails: nobody is left waiting. */
-#ifndef OCT_TRAIN_COLLECT_H
-#define OCT_TRAIN_COLLECT_H
+#ifndef OCT_TRAIN_WHOLE_TENSORS_H
+#define OCT_TRAIN_WHOLE_TENSORS_H
 
 #include "comm/comm.h"
-#include "fsdp/shard.h"
+#include "fsdp/sharding.h"
 #include "tensors/safetensors.h"
 #include "nn/module.h"
 

@@ -1,6 +1,6 @@
 /* From a tree of values to settings: each key of it sets a row, or is refused. */
-#ifndef OCT_CONFIG_COLLECT_H
-#define OCT_CONFIG_COLLECT_H
+#ifndef OCT_CONFIG_TREE_SETTINGS_H
+#define OCT_CONFIG_TREE_SETTINGS_H
 
 #include "config/settings.h"
 

@@ -1,5 +1,5 @@
-/* Writing what lies in shards: see collect.h. */
-#include "train/collect.h"
+/* Writing what lies in shards: see tree_settings.h. */
+#include "train/whole_tensors.h"
 
 #include <string.h>
 

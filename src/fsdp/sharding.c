@@ -1,5 +1,5 @@
-/* Cutting parameters into shards: see shard.h. */
-#include "fsdp/shard.h"
+/* Cutting parameters into shards: see sharding.h. */
+#include "fsdp/sharding.h"
 
 #include "base/checked.h"
 

@@ -1,4 +1,4 @@
-/* The trainer's inside, shared by trainer.c (steps), run.c (the loop), snapshot.c (saving) and
+/* The trainer's inside, shared by trainer.c (steps), loop.c (the loop), snapshot.c (saving) and
  * resume.c (going on).
  *
  * A checkpoint's state.json holds {"version": 1, "steps_done", "n_consumed", "n_tokens_seen",
@@ -8,8 +8,8 @@
  * ones have no model and no hashes, and an absolute path of the tokenizer. Invariants: what is read
  * back is all that the next step depends on, so a resumed run computes the same bits; and nothing
  * of it is a path outside of the checkpoint, so that it may be moved. */
-#ifndef OCT_TRAIN_STATE_H
-#define OCT_TRAIN_STATE_H
+#ifndef OCT_TRAIN_TRAINER_STATE_H
+#define OCT_TRAIN_TRAINER_STATE_H
 
 #include "base/claim.h"
 #include "job/conversion.h"

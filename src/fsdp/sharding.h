@@ -11,8 +11,8 @@
  * these experts, and cut them among themselves as above.
  *
  * All of this is a pure function of shape, rank and sharding: every rank knows every shard. */
-#ifndef OCT_FSDP_SHARD_H
-#define OCT_FSDP_SHARD_H
+#ifndef OCT_FSDP_SHARDING_H
+#define OCT_FSDP_SHARDING_H
 
 #include "nn/module.h"
 

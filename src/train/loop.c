@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "train/last_save.h"
 #include "train/pace.h"
-#include "train/state.h"
+#include "train/trainer_state.h"
 
 static bool validation_due(const oct_trainer *t, int64_t step) {
     if (!t->validation)

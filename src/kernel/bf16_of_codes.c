@@ -1,5 +1,5 @@
 /* The 8-bit formats' magnitudes as bf16 words, in which every one of them is exact: what SIMD
- * decoders look codes up in. tests/kernels compares the words with the scalar codecs. */
+ * decoders look codes up in. tests/kernel compares the words with the scalar codecs. */
 #include "kernel/bf16_of_codes.h"
 
 #include <math.h>

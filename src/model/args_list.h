@@ -1,5 +1,5 @@
 /* A model's arguments one by one, by name: to record them, and to compare two models without a list
- * of what there is to compare. tests/unit/check_args.py holds the list to the struct. */
+ * of what there is to compare. tests/model/check_args.py holds the list to the struct. */
 #ifndef OCT_MODEL_ARGS_LIST_H
 #define OCT_MODEL_ARGS_LIST_H
 

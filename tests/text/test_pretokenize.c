@@ -8,7 +8,7 @@
 
 #include "text/pretokenize.h"
 
-static const char *pieces_path; /* tests/unit/pieces.jsonl */
+static const char *pieces_path; /* tests/text/pieces.jsonl */
 
 static const oct_split isolated = {.behavior = OCT_SPLIT_ISOLATED};
 static const oct_split matches_only = {.behavior = OCT_SPLIT_REMOVED, .invert = true};

@@ -1,5 +1,5 @@
 /* docs/configuration.md holds the tables of the schemas between marker lines; this test compares
- * them with the schemas. `OCTET_WRITE_DOCS=1 build/tests/unit/test_config_docs SOURCE_ROOT` writes
+ * them with the schemas. `OCTET_WRITE_DOCS=1 build/tests/test_config_docs SOURCE_ROOT` writes
  * them anew. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* The folders of the runs of `octet compare`: see twin_folders.h. */
-#include "twin_folders.h"
+/* The folders of the runs of `octet compare`: see folders.h. */
+#include "compare/folders.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -72,7 +72,8 @@ static oct_status check_one(const oct_job *job, const char *folder, oct_error *e
     return status;
 }
 
-oct_status twin_folders_check(const oct_job *job, char *const *folders, int n, oct_error *err) {
+oct_status oct_compare_folders_check(const oct_job *job, char *const *folders, int n,
+                                     oct_error *err) {
     oct_status status = OCT_OK;
     for (int i = 0; i < n && status == OCT_OK; i++)
         status = check_one(job, folders[i], err);
@@ -95,8 +96,8 @@ static oct_status set_aside(const oct_job *job, const char *folder, oct_error *e
     return status;
 }
 
-oct_status twin_folders_set_aside(const oct_job *job, char *const *folders, int n, int own,
-                                  oct_error *err) {
+oct_status oct_compare_folders_set_aside(const oct_job *job, char *const *folders, int n, int own,
+                                         oct_error *err) {
     oct_status status = OCT_OK;
     for (int i = 0; i < n && status == OCT_OK; i++) {
         oct_claim claim = {0};

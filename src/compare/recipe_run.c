@@ -1,5 +1,5 @@
-/* One run of `octet compare` in a process of its own: see twin.h. */
-#include "twin.h"
+/* One run of `octet compare` in a process of its own: see recipe_run.h. */
+#include "compare/recipe_run.h"
 
 #include <errno.h>
 #include <math.h>
@@ -15,8 +15,6 @@
 #include <unistd.h>
 
 #include "config/job.h"
-#include "stop.h"
-#include "terminal.h"
 #include "train/trainer.h"
 #include "job/variant.h"
 
@@ -30,16 +28,18 @@ typedef struct result {
 } result;
 
 /* The measurement is of a whole run or none. */
-static oct_status check_stopped(const oct_trainer *trainer, const oct_job *job, result *r) {
+static oct_status check_stopped(const oct_recipe_run *t, const oct_trainer *trainer,
+                                const oct_job *job, result *r) {
     int reason = oct_trainer_stop_reason(trainer);
     r->stopped = reason != 0;
-    return r->stopped ? oct_fail(&r->err, OCT_FAILED, "stopped by %s after step %lld of %lld",
-                                 cli_stop_name(reason), (long long)oct_trainer_steps_done(trainer),
-                                 (long long)job->training.steps)
-                      : OCT_OK;
+    return r->stopped
+               ? oct_fail(&r->err, OCT_FAILED, "stopped by %s after step %lld of %lld",
+                          t->host->stop_name(reason), (long long)oct_trainer_steps_done(trainer),
+                          (long long)job->training.steps)
+               : OCT_OK;
 }
 
-static oct_status train(const twin *t, result *r) {
+static oct_status train(const oct_recipe_run *t, result *r) {
     oct_job job = {0};
     oct_trainer *trainer = NULL;
     oct_validation validation = {0};
@@ -51,17 +51,17 @@ static oct_status train(const twin *t, result *r) {
                                          .overrides = told.all,
                                          .n_overrides = told.n,
                                          .n_recipe_overrides = told.n_own,
-                                         .progress = cli_progress,
-                                         .stop = cli_stop_asked};
+                                         .progress = t->host->progress,
+                                         .stop = t->host->stop};
     if (status == OCT_OK)
         status = oct_trainer_create(&job, &options, &trainer, &r->err);
     if (status == OCT_OK && t->ready)
         status = t->ready(t->ready_user, &r->err);
-    cli_stop_at_a_step();
+    t->host->stop_at_a_step();
     if (status == OCT_OK)
         status = oct_trainer_run(trainer, &r->err);
     if (status == OCT_OK)
-        status = check_stopped(trainer, &job, r);
+        status = check_stopped(t, trainer, &job, r);
     if (status == OCT_OK)
         status = oct_trainer_last_validation(trainer, &validation, &r->err);
     if (status == OCT_OK)
@@ -87,11 +87,11 @@ static void end_with(pid_t parent) {
         _exit(1);
 }
 
-static _Noreturn void be_child(const twin *t, pid_t parent, int to_parent) {
+static _Noreturn void be_child(const oct_recipe_run *t, pid_t parent, int to_parent) {
     result r = {0};
     end_with(parent);
     r.status = train(t, &r);
-    cli_progress_end();
+    t->host->progress_end();
     fflush(stdout);
     ssize_t n = write(to_parent, &r, sizeof r); /* fits a pipe's buffer: one write */
     _exit(n == (ssize_t)sizeof r ? 0 : 1);
@@ -110,14 +110,14 @@ static size_t read_all(int from, void *bytes, size_t n_bytes) {
     return done;
 }
 
-static void be_parent(twin *t, pid_t child, int from_child) {
+static void be_parent(oct_recipe_run *t, pid_t child, int from_child) {
     result r = {0};
     struct rusage usage = {0};
     int exit_status = 0;
     size_t n = read_all(from_child, &r, sizeof r);
     while (wait4(child, &exit_status, 0, &usage) < 0 && errno == EINTR)
         continue;
-    cli_stop_disown();
+    t->host->disown();
     t->peak_bytes = (double)usage.ru_maxrss * 1024;
     if (WIFSIGNALED(exit_status)) {
         t->status = oct_fail(&t->err, OCT_FAILED, "its process was ended by signal %d (%s)",
@@ -137,14 +137,14 @@ static void be_parent(twin *t, pid_t child, int from_child) {
     t->stopped = r.stopped;
 }
 
-void twin_run(twin *t) {
+void oct_recipe_run_train(oct_recipe_run *t) {
     int ends[2];
     fflush(NULL);
     if (pipe(ends) != 0) {
         t->status = oct_fail(&t->err, OCT_FAILED, "no pipe: %s", strerror(errno));
         return;
     }
-    pid_t parent = getpid(), child = cli_stop_fork();
+    pid_t parent = getpid(), child = t->host->fork();
     if (child == 0) {
         close(ends[0]);
         be_child(t, parent, ends[1]);

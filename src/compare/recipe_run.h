@@ -1,14 +1,17 @@
 /* One run of `octet compare` in a process of its own, so that its peak memory is its own and a
- * crash leaves the other runs alone. */
-#ifndef OCT_CLI_TWIN_H
-#define OCT_CLI_TWIN_H
+ * crash leaves the other runs alone. Internal to the room. */
+#ifndef OCT_COMPARE_RECIPE_RUN_H
+#define OCT_COMPARE_RECIPE_RUN_H
 
 #include <octet/status.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef struct twin {
+#include "compare/compare.h"
+
+typedef struct oct_recipe_run {
     /* in */
+    const oct_compare_host *host;
     const char *recipe;
     const char *config; /* the job file; NULL: named by an override */
     const char *const *overrides;
@@ -24,10 +27,10 @@ typedef struct twin {
     int64_t validation_tokens, steps;
     bool stopped;      /* by a signal, before its end: status says it failed */
     double peak_bytes; /* largest resident memory of the process */
-} twin;
+} oct_recipe_run;
 
 /* Trains in a forked process and waits for it. Signals that ask this process to end are handed on.
  * Threads aren't inherited: the run starts a pool of its own (base/thread.h). */
-void twin_run(twin *t);
+void oct_recipe_run_train(oct_recipe_run *run);
 
 #endif

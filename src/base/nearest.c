@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/strbuf.h"
+
 #define MAX_LENGTH 127 /* of longer names the first characters are compared */
 
 static int fold(char c) {
@@ -56,4 +58,18 @@ const char *oct_nearest_name(const char *name, const char *const *names, size_t 
         return NULL;
     size_t limit = shorter / 3 > 1 ? shorter / 3 : 1;
     return best_distance <= limit && best_distance < longer ? best : NULL;
+}
+
+oct_status oct_fail_unknown(oct_error *err, const char *key, const char *got,
+                            const char *const *names, size_t n_names) {
+    oct_strbuf list = {0};
+    for (size_t i = 0; i < n_names; i++)
+        oct_strbuf_printf(&list, "%s%s", i ? ", " : "", names[i]);
+    const char *nearest = oct_nearest_name(got, names, n_names);
+    oct_status status =
+        oct_fail(err, OCT_INVALID, "%s: unknown%s%s%s; expected one of %s; got \"%s\"", key,
+                 nearest ? ", did you mean \"" : "", nearest ? nearest : "", nearest ? "\"" : "",
+                 list.text ? list.text : "", got);
+    oct_strbuf_free(&list);
+    return status;
 }

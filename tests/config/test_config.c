@@ -1,57 +1,16 @@
 /* Jobs: what a user writes, what the loader makes of it, and what it says when it can't. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "base/log.h"
 #include "config/schema.h"
-#include "quant/rules.h"
-#include "io_support.h"
+#include "job_texts.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-
-static oct_status load(const char *path, const char *text, const char *const *overrides, int n,
-                       oct_job *job, oct_error *err) {
-    put_text(path, text);
-    *err = (oct_error){0};
-    return oct_job_load(path, overrides, n, job, err);
-}
-
-static void load_good(const char *text, const char *const *overrides, int n, oct_job *job) {
-    oct_error err;
-    oct_status status = load("job.toml", text, overrides, n, job, &err);
-    if (status)
-        fail_msg("%s", err.message);
-}
-
-static void load_good_yaml(const char *text, const char *const *overrides, int n, oct_job *job) {
-    oct_error err;
-    oct_status status = load("job.yaml", text, overrides, n, job, &err);
-    if (status)
-        fail_msg("%s", err.message);
-}
-
-static void expect_error(const char *path, const char *text, const char *override,
-                         const char *message) {
-    oct_job job;
-    oct_error err;
-    oct_status status = load(path, text, &override, override ? 1 : 0, &job, &err);
-    assert_int_equal(status, OCT_INVALID);
-    assert_string_equal(err.message, message);
-    assert_null(strchr(err.message, '\n'));
-    assert_null(job.state);
-    assert_null(job.others); /* one mistake, one line */
-    oct_job_free(&job);
-}
 
 static void given_an_empty_file_the_defaults_are_those_of_torchtitan(void **state) {
     (void)state;
     oct_job job;
-    load_good("", NULL, 0, &job);
+    load_toml("", NULL, 0, &job);
     assert_string_equal(job.job.dump_folder, "./outputs");
     assert_string_equal(job.model.name, "llama3");
     assert_string_equal(job.model.flavor, "debugmodel");
@@ -116,7 +75,7 @@ static void given_file_and_command_line_the_latter_wins_and_places_are_kept(void
                                "--model.args.n_layers=4",
                                "--debug.moe_force_load_balance",
                                "True"};
-    load_good("# a job\n[training]\nsteps = 100\nseq_len = 128\n\n"
+    load_toml("# a job\n[training]\nsteps = 100\nseq_len = 128\n\n"
               "[quantize.linear.mx]\nrecipe_name = \"hif8\"\n"
               "[model.args]\ndim = 64\nn_layers = 2\nrope_theta = 1e4\n",
               overrides, COUNT(overrides), &job);
@@ -191,10 +150,6 @@ static void given_the_file_on_the_command_line_it_is_loaded(void **state) {
 #define DEEP SIXTEEN SIXTEEN SIXTEEN SIXTEEN "[" /* 65 levels */
 #define SIXTEEN "[[[[[[[[[[[[[[[["
 #define LONG TEN TEN TEN TEN TEN TEN TEN TEN "123456789" /* 89 characters */
-
-typedef struct wrong_job {
-    const char *text, *override, *message;
-} wrong_job;
 
 static void given_a_wrong_toml_job_one_line_says_where_what_and_expected(void **state) {
     (void)state;
@@ -440,9 +395,9 @@ given_a_yaml_job_its_keys_come_with_their_values_whether_or_not_they_have_member
     oct_job_effect effect;
     size_t n = 0, n_seeds = 0;
     const char *key;
-    load_good_yaml("features:\n  recompute_plan: {apply_modules: ['a.{*}', b]}\n"
-                   "training:\n  seed: 7\n",
-                   NULL, 0, &job);
+    load_yaml("features:\n  recompute_plan: {apply_modules: ['a.{*}', b]}\n"
+              "training:\n  seed: 7\n",
+              NULL, 0, &job);
     for (; (key = oct_job_key(&job, n, &effect)); n++) {
         oct_strbuf value = {0};
         oct_job_render_value(&job, key, &value);
@@ -507,8 +462,7 @@ static void given_keys_of_any_type_the_command_line_reads_them_as_the_file_does(
                                "--features.recompute_plan={apply_modules: [a.*, b]}",
                                "--parallel.fully_shard_parallel_size=2",
                                "--model.args={n_layers: 3, dim: 64}", "--model.args.dim=32"};
-    load_good_yaml("parallel:\n  fully_shard_parallel_size: auto\n", overrides, COUNT(overrides),
-                   &job);
+    load_yaml("parallel:\n  fully_shard_parallel_size: auto\n", overrides, COUNT(overrides), &job);
     assert_int_equal(job.activation_checkpoint.mode, OCT_JOB_RECOMPUTE_FULL);
     assert_int_equal(job.activation_checkpoint.apply_modules.n, 2);
     assert_string_equal(job.activation_checkpoint.apply_modules.items[0], "a.*");
@@ -522,12 +476,12 @@ static void given_keys_of_any_type_the_command_line_reads_them_as_the_file_does(
                         "default: model.model_name_or_path");
     oct_job_free(&job);
     const char *flags[] = {"--parallel.recompute", "--parallel.fully_shard_parallel_size", "auto"};
-    load_good_yaml("parallel:\n  fully_shard_parallel_size: 2\n", flags, COUNT(flags), &job);
+    load_yaml("parallel:\n  fully_shard_parallel_size: 2\n", flags, COUNT(flags), &job);
     assert_int_equal(job.activation_checkpoint.mode, OCT_JOB_RECOMPUTE_FULL);
     assert_int_equal(job.parallelism.data_parallel_shard_degree, -1);
     oct_job_free(&job);
     const char *off[] = {"--features.no-recompute"};
-    load_good_yaml("features:\n  recompute: true\n", off, 1, &job);
+    load_yaml("features:\n  recompute: true\n", off, 1, &job);
     assert_int_equal(job.activation_checkpoint.mode, OCT_JOB_RECOMPUTE_NONE);
     oct_job_free(&job);
 }
@@ -536,7 +490,7 @@ static void given_a_bad_value_in_the_file_the_command_line_mends_it(void **state
     (void)state;
     oct_job job;
     const char *overrides[] = {"--parallelism.tensor_parallel_degree=1", "--training.steps=2"};
-    load_good("[parallelism]\ntensor_parallel_degree = 4\n[training]\nsteps = -3\n", overrides, 2,
+    load_toml("[parallelism]\ntensor_parallel_degree = 4\n[training]\nsteps = -3\n", overrides, 2,
               &job);
     assert_int_equal(job.training.steps, 2);
     oct_job_free(&job);
@@ -548,7 +502,7 @@ static void given_optional_keys_none_and_empty_mean_not_given(void **state) {
     const char *overrides[] = {"--training.dataset_path=None", "--debug.seed=none",
                                "--quantize.linear.mx.filter_fqns=", "--job.description=none",
                                "--model.converters=quantize.linear.mx"};
-    load_good("[training]\ndataset_path = \"x.txt\"\n[debug]\nseed = 5\n[validation]\n"
+    load_toml("[training]\ndataset_path = \"x.txt\"\n[debug]\nseed = 5\n[validation]\n"
               "dataset_path = \"\"\n[model]\ntokenizer_path = \"tok\"\n",
               overrides, COUNT(overrides), &job);
     assert_null(job.training.dataset_path);
@@ -575,7 +529,7 @@ static void given_keys_without_effect_each_is_named_once_in_the_log(void **state
     (void)state;
     oct_job job;
     lines log = {{0}};
-    load_good("[profiling]\nenable_profiling = true\n[compile]\nenable = true\n"
+    load_toml("[profiling]\nenable_profiling = true\n[compile]\nenable = true\n"
               "[quantize.linear.float8]\nfilter_fqns = [\"output\"]\n"
               "[model]\nconverters = [\"npu_rope\", \"npu_gmm\", \"quantize.linear.mx\"]\n",
               NULL, 0, &job);
@@ -589,443 +543,6 @@ static void given_keys_without_effect_each_is_named_once_in_the_log(void **state
     oct_job_free(&job);
 }
 
-static const char full_yaml[] =
-    "model:\n"
-    "  model_id: qwen3_moe\n"
-    "  model_name_or_path: &weights ./ckpt/Qwen3-30B-A3B\n"
-    "  trust_remote_code: true\n"
-    "  attn_implementation: sdpa\n"
-    "  freeze: [model.embed_tokens]\n"
-    "data:\n"
-    "  dataset_param:\n"
-    "    dataset_type: huggingface\n"
-    "    attr: {messages: messages, role_tag: role}\n"
-    "    preprocess_parameters:\n"
-    "      model_name_or_path: *weights\n"
-    "    basic_parameters: {cutoff_len: 1024, dataset: ./data/text.jsonl, max_samples: null}\n"
-    "  dataloader_param: {pin_memory: True, shuffle: yes, num_workers: 0}\n"
-    "features:\n"
-    "  recompute: true\n"
-    "  recompute_plan:\n"
-    "    apply_modules: &layers ['model.layers.{*}']\n"
-    "parallel:\n"
-    "  fully_shard_parallel_size: auto\n"
-    "  fsdp_plan: {apply_modules: *layers, param_dtype: bf16, reduce_dtype: fp32}\n"
-    "  expert_parallel_size: 2\n"
-    "  ep_plan:\n"
-    "    apply_modules: ['model.layers.{*}.mlp.experts']\n"
-    "    dispatcher: alltoall\n"
-    "training:\n"
-    "  micro_batch_size: 2\n"
-    "  gradient_accumulation_steps: 4\n"
-    "  seed: 1234\n"
-    "  lr: 1e-5\n"
-    "  lr_min: 1.0e-6\n"
-    "  lr_decay_style: cosine\n"
-    "  lr_warmup_ratio: 0.1\n"
-    "  weight_decay: 0\n"
-    "  train_iters: 2000\n"
-    "  clip_grad: 0.0\n"
-    "  optimizer: adamw\n"
-    "  save: ./save_path\n"
-    "  load: *weights\n"
-    "  save_interval: 500\n"
-    "  plugin: [mindspeed_mm/fsdp/models/qwen3]\n"
-    "  quantization_plan:\n"
-    "    recipe_name: mxfp8\n"
-    "    apply_modules: *layers\n"
-    "    ignored_modules: ['*lm_head', '*gate']\n"
-    "    quant_converters: ['quantize.linear.mx', 'quantize.moe.mx']\n"
-    "    enable_fsdp_low_precision_all_gather: True\n"
-    "    fsdp_low_precision_all_gather_mode: 'on-demand'\n";
-
-static void given_a_mindspeed_job_its_keys_fill_the_fields_that_mean_the_same(void **state) {
-    (void)state;
-    oct_job job;
-    load_good_yaml(full_yaml, NULL, 0, &job);
-    assert_int_equal(job.form, OCT_JOB_MINDSPEED);
-    assert_string_equal(job.model.name, "qwen3");
-    assert_string_equal(job.model.flavor, "");
-    assert_string_equal(job.model.hf_assets_path, "./ckpt/Qwen3-30B-A3B");
-    assert_string_equal(job.model.freeze.items[0], "model.embed_tokens");
-    assert_string_equal(job.training.dataset_path, "./data/text.jsonl");
-    assert_int_equal(job.training.seq_len, 1024);
-    assert_int_equal(job.activation_checkpoint.mode, OCT_JOB_RECOMPUTE_FULL);
-    assert_string_equal(job.activation_checkpoint.apply_modules.items[0], "model.layers.{*}");
-    assert_int_equal(job.parallelism.data_parallel_shard_degree, -1);
-    assert_int_equal(job.parallelism.expert_parallel_degree, 2);
-    assert_int_equal(job.parallelism.fsdp_reshard_after_forward, OCT_JOB_RESHARD_ALWAYS);
-    assert_int_equal(job.training.mixed_precision_param, OCT_JOB_BFLOAT16);
-    assert_int_equal(job.training.local_batch_size, 2);
-    assert_int_equal(job.training.gradient_accumulation_steps, 4);
-    assert_int_equal(job.debug.seed, 1234);
-    assert_true(job.optimizer.lr == 1e-5);
-    assert_true(job.optimizer.beta2 == 0.999 && job.optimizer.weight_decay == 0);
-    assert_int_equal(job.lr_scheduler.decay_type, OCT_JOB_DECAY_COSINE);
-    assert_int_equal(job.lr_scheduler.warmup_steps, 200);
-    assert_true(fabs(job.lr_scheduler.min_lr_factor - 0.1) < 1e-12);
-    assert_int_equal(job.training.steps, 2000);
-    assert_true(isinf(job.training.max_norm));
-    assert_string_equal(job.job.dump_folder, "./save_path");
-    assert_true(job.checkpoint.enable);
-    assert_int_equal(job.checkpoint.interval, 500);
-    assert_string_equal(job.checkpoint.initial_load_path, "./ckpt/Qwen3-30B-A3B");
-    assert_string_equal(job.quantization_plan.recipe_name, "mxfp8");
-    assert_string_equal(job.quantization_plan.apply_modules.items[0], "model.layers.{*}");
-    assert_string_equal(job.quantization_plan.ignored_modules.items[1], "*gate");
-    assert_int_equal(job.quantization_plan.quant_converters.n, 2);
-    assert_true(job.quantization_plan.enable_fsdp_low_precision_all_gather);
-    assert_string_equal(oct_job_where(&job, "training.quantization_plan.recipe_name"),
-                        "job.yaml:43");
-    assert_string_equal(oct_job_where(&job, "optimizer.lr"), "job.yaml:30");
-    assert_string_equal(oct_job_at(&job, "optimizer.lr"), "job.yaml:30: training.lr");
-    assert_string_equal(oct_job_where(&job, "training.lr"), "job.yaml:30");
-    assert_false(oct_job_is_set(&job, "optimizer.eps"));
-    oct_job_free(&job);
-}
-
-static void given_a_mindspeed_job_defaults_and_command_line_of_both_forms_work(void **state) {
-    (void)state;
-    oct_job job;
-    const char *overrides[] = {"--training.train_iters=50", "--optimizer.lr=2e-3",
-                               "--training.steps=40", "--training.global_batch_size=32",
-                               "--job.dump_folder=out"};
-    load_good_yaml("training:\n  lr_warmup_ratio: 0.5\n  save: there\nparallel:\n", overrides,
-                   COUNT(overrides), &job);
-    assert_int_equal(job.training.steps, 40);
-    assert_int_equal(job.lr_scheduler.warmup_steps, 20);
-    assert_true(job.optimizer.lr == 2e-3);
-    assert_int_equal(job.lr_scheduler.decay_type, OCT_JOB_DECAY_CONSTANT);
-    assert_int_equal(job.training.global_batch_size, 32);
-    assert_int_equal(job.training.gradient_accumulation_steps, 0);
-    assert_int_equal(job.training.local_batch_size, 1);
-    assert_int_equal(job.activation_checkpoint.mode, OCT_JOB_RECOMPUTE_NONE);
-    assert_int_equal(job.debug.seed, 42);
-    assert_string_equal(job.job.dump_folder, "out");
-    assert_true(job.checkpoint.enable);
-    assert_null(job.quantization_plan.recipe_name);
-    assert_string_equal(job.model.name, "");
-    assert_string_equal(oct_job_where(&job, "optimizer.lr"), "command line");
-    oct_job_free(&job);
-}
-
-static void given_the_plan_of_the_guide_it_is_read(void **state) {
-    (void)state;
-    oct_job job;
-    load_good_yaml("training:\n  quantization_plan:\n    recipe_name: hif8\n"
-                   "    apply_modules: 'model.layers.{*}'\n",
-                   NULL, 0, &job);
-    assert_int_equal(job.quantization_plan.apply_modules.n, 1);
-    assert_string_equal(job.quantization_plan.ignored_modules.items[0], "lm_head");
-    assert_string_equal(job.quantization_plan.ignored_modules.items[1], "gate");
-    assert_string_equal(job.quantization_plan.fsdp_low_precision_all_gather_mode, "on-demand");
-    oct_job_free(&job);
-}
-
-static void given_a_plan_without_its_recipe_its_modules_do_not_matter(void **state) {
-    (void)state;
-    oct_job job;
-    const char *overrides[] = {"--training.quantization_plan.recipe_name=none"};
-    load_good_yaml("training:\n  quantization_plan:\n    recipe_name: mxfp8\n"
-                   "    apply_modules: []\n",
-                   overrides, 1, &job);
-    assert_null(job.quantization_plan.recipe_name);
-    oct_job_free(&job);
-}
-
-#define PLANNED "training:\n  quantization_plan:\n    recipe_name: mxfp8\n"
-
-static void given_a_yaml_job_quantize_keys_of_the_command_line_count(void **state) {
-    (void)state;
-    oct_job job;
-    const char *overrides[] = {"--quantize.linear.mx.recipe_name=hif8",
-                               "--quantize.grouped_mm.mx.scale_mode=ceil",
-                               "--quantize.grouped_mm.mx.gemm=exact",
-                               "--quantize.grouped_mm.mx.no-enable_fsdp_low_precision_all_gather"};
-    load_good_yaml(PLANNED
-                   "    fsdp_low_precision_all_gather_mode: all\nquantize: {rules: octet}\n",
-                   overrides, COUNT(overrides), &job);
-    const oct_job_mx *linear = &job.quantize.linear.mx, *experts = &job.quantize.grouped_mm.mx;
-    assert_string_equal(linear->recipe_name, "hif8");
-    assert_string_equal(experts->recipe_name, "mxfp8"); /* the plan's */
-    assert_string_equal(experts->scale_mode, "ceil");
-    assert_null(linear->scale_mode);
-    assert_string_equal(experts->gemm, "exact");
-    assert_true(linear->enable_fsdp_low_precision_all_gather); /* the plan's default */
-    assert_false(experts->enable_fsdp_low_precision_all_gather);
-    assert_string_equal(linear->fsdp_low_precision_all_gather_mode, "all");
-    assert_string_equal(experts->fsdp_low_precision_all_gather_mode, "all");
-    assert_string_equal(oct_job_rules(&job)->name, "octet");
-    assert_string_equal(oct_job_at(&job, "quantize.grouped_mm.mx.recipe_name"),
-                        "job.yaml:3: training.quantization_plan.recipe_name");
-    assert_string_equal(oct_job_at(&job, "quantize.linear.mx.recipe_name"),
-                        "command line: --quantize.linear.mx.recipe_name");
-    oct_job_free(&job);
-}
-
-/* ---- options that would act on nothing ---- */
-
-#define MX "--model.converters=quantize.linear.mx"
-#define BOTH "--model.converters=quantize.linear.mx,quantize.grouped_mm.mx"
-#define LINEARS "--quantize.linear.mx."
-#define GROUPED "--quantize.grouped_mm.mx."
-#define NO_PLAN "--training.quantization_plan.recipe_name=none"
-
-static void given_an_option_of_a_recipe_that_cannot_act_it_is_refused_and_told_why(void **state) {
-    (void)state;
-    static const struct {
-        const char *path, *text, *first, *second, *message;
-    } cases[] = {
-        {"job.toml", "", LINEARS "recipe_name=hif8", NULL,
-         LINEARS "recipe_name: nothing here is quantized by quantize.linear.mx; expected "
-                 "quantize.linear.mx in model.converters beside it; got \"hif8\""},
-        {"job.toml", "", GROUPED "groups=true", MX,
-         GROUPED "groups: nothing here is quantized by quantize.grouped_mm.mx; expected "
-                 "quantize.grouped_mm.mx in model.converters beside it; got \"true\""},
-        {"job.toml", "[quantize.linear.mx]\nrecipe_name = \"hif8\"\n", MX,
-         LINEARS "scale_mode=floor",
-         LINEARS "scale_mode: the recipe hif8 has no block scales; expected none, or an MX recipe "
-                 "such as mxfp8; got \"floor\""},
-        {"job.toml", "", MX, LINEARS "amax_history_len=4",
-         LINEARS "amax_history_len: the recipe mxfp8 keeps no amax of earlier steps; expected a "
-                 "delayed recipe such as delayed_per_tensor_HiF8_HiF8_HiF8; got 4"},
-        {"job.toml", "", BOTH, GROUPED "groups=upstream",
-         GROUPED "groups: the recipe mxfp8 has no scales of whole tensors; expected none, or a "
-                 "per-tensor recipe such as hif8; got \"upstream\""},
-        {"job.yaml", PLANNED, GROUPED "recipe_name=hif8", GROUPED "groups=upstream",
-         GROUPED "groups: the rules mindspeed@2026-07 group rows so without it; expected none, or "
-                 "true to differ; got \"upstream\""},
-        {"job.yaml", PLANNED, NO_PLAN, LINEARS "recipe_name=hif8",
-         LINEARS "recipe_name: training.quantization_plan.recipe_name is none; expected a recipe "
-                 "in --training.quantization_plan.recipe_name beside it; got \"hif8\""},
-    };
-    for (size_t i = 0; i < COUNT(cases); i++) {
-        const char *overrides[] = {cases[i].first, cases[i].second};
-        int n = cases[i].second ? 2 : 1;
-        char message[512];
-        oct_job job;
-        oct_error err;
-        assert_int_equal(load(cases[i].path, cases[i].text, overrides, n, &job, &err), OCT_INVALID);
-        snprintf(message, sizeof message, "command line: %s", cases[i].message);
-        assert_string_equal(err.message, message);
-        assert_null(job.others);
-        oct_job_free(&job);
-        /* One arm of several, or a run that goes on: it's for another, or was taken so before. */
-        for (int reading = OCT_JOB_READ_ARM; reading <= OCT_JOB_READ_SAVED; reading++) {
-            assert_int_equal(
-                oct_job_load_as((oct_job_reading)reading, cases[i].path, overrides, n, &job, &err),
-                OCT_OK);
-            oct_job_free(&job);
-        }
-    }
-}
-
-static void given_a_files_table_without_its_converter_only_its_grammar_counts(void **state) {
-    (void)state;
-    oct_job job;
-    oct_error err;
-    const char table[] =
-        "[quantize.grouped_mm.mx]\nrecipe_name = \"hif8\"\nscale_mode = \"floor\"\n";
-    const char *off[] = {LINEARS "scale_mode=none",
-                         GROUPED "enable_fsdp_low_precision_all_gather=false"};
-    load_good(table, off, 2, &job);
-    oct_job_free(&job);
-    assert_int_equal(load("job.toml", "[quantize.grouped_mm.mx]\nrecipe_name = \"hif99\"\n", NULL,
-                          0, &job, &err),
-                     OCT_INVALID);
-    assert_non_null(strstr(err.message, "job.toml:2: quantize.grouped_mm.mx.recipe_name: "));
-    oct_job_free(&job);
-}
-
-static void given_a_recipe_that_names_its_scale_rule_another_beside_it_is_refused(void **state) {
-    (void)state;
-    const char text[] = "[quantize.linear.mx]\nrecipe_name = \"mxfp8_cublas\"\n";
-    const char *same[] = {MX, LINEARS "scale_mode=floor"},
-               *other[] = {MX, LINEARS "scale_mode=rceil"};
-    oct_job job;
-    oct_error err;
-    load_good(text, same, 2, &job);
-    oct_job_free(&job);
-    assert_int_equal(load("job.toml", text, other, 2, &job, &err), OCT_INVALID);
-    assert_string_equal(
-        err.message, "command line: --quantize.linear.mx.scale_mode: the recipe's name says "
-                     "another rule; expected \"floor\" or none; got \"rceil\" beside job.toml:2: "
-                     "quantize.linear.mx.recipe_name = \"mxfp8_cublas\"");
-    oct_job_free(&job);
-    const char *yaml[] = {LINEARS "recipe_name=mxfp8_cublas_rceil", LINEARS "scale_mode=floor"};
-    assert_int_equal(load("job.yaml", PLANNED, yaml, 2, &job, &err), OCT_INVALID);
-    assert_non_null(strstr(err.message, "expected \"rceil\" or none; got \"floor\""));
-    oct_job_free(&job);
-}
-
-static void given_an_empty_path_on_the_command_line_it_is_not_taken_for_none(void **state) {
-    (void)state;
-    static const char *const keys[] = {"checkpoint.initial_load_path", "validation.dataset_path",
-                                       "training.dataset_path", "model.tokenizer_path"};
-    for (size_t i = 0; i < COUNT(keys); i++) {
-        char override[128], message[256];
-        const char *const overrides[] = {override};
-        oct_job job;
-        snprintf(override, sizeof override, "--%s=", keys[i]);
-        snprintf(message, sizeof message,
-                 "command line: --%s: the value is empty; expected a path or a name, or none; got "
-                 "\"\"",
-                 keys[i]);
-        expect_error("job.toml", "", override, message);
-        snprintf(override, sizeof override, "--%s=none", keys[i]);
-        load_good("", overrides, 1, &job);
-        oct_job_free(&job);
-    }
-    oct_job job;
-    oct_error err;
-    const char *yaml[] = {"--training.load=", "--training.save="};
-    for (size_t i = 0; i < COUNT(yaml); i++) {
-        assert_int_equal(load("job.yaml", PLANNED, &yaml[i], 1, &job, &err), OCT_INVALID);
-        assert_non_null(strstr(err.message, ": the value is empty; expected "));
-        oct_job_free(&job);
-    }
-}
-
-static void given_one_argument_under_two_names_both_are_named(void **state) {
-    (void)state;
-    oct_job job;
-    oct_error err;
-    expect_error("job.toml", "[model.args]\nnum-experts = 16\nnum_experts = 4\n", NULL,
-                 "job.toml:3: model.args.num_experts: another name of an argument that is there; "
-                 "expected one of both; got it beside job.toml:2: model.args.num-experts");
-    const char *typed[] = {"--model.args.rope_factor=2", "--model.args.rope_scaling_factor=4"};
-    assert_int_equal(load("job.toml", "", typed, 2, &job, &err), OCT_INVALID);
-    assert_string_equal(err.message,
-                        "command line: --model.args.rope_scaling_factor: another name of an "
-                        "argument that is there; expected one of both; got it beside command line: "
-                        "--model.args.rope_factor");
-    oct_job_free(&job);
-    const char *over[] = {"--model.args.n_expert_groups=2"};
-    load_good("[model.args]\nnum_expert_groups = 4\ndim = 64\n", over, 1, &job);
-    assert_int_equal(job.model.args->items.n, 2);
-    assert_null(oct_value_find(job.model.args, "num_expert_groups"));
-    assert_int_equal(oct_value_find(job.model.args, "n_expert_groups")->integer, 2);
-    oct_job_free(&job);
-}
-
-static void given_a_jobs_form_its_framework_is_another(void **state) {
-    (void)state;
-    static const struct {
-        const char *path, *override, *rules, *second_filter;
-    } cases[] = {{"job.toml", "--quantize.rules=framework", "torchtitan-npu@0.2.2", NULL},
-                 {"job.yaml", "--quantize.rules=framework", "mindspeed@2026-07", NULL},
-                 {"job.toml", "--quantize.rules=octet", "octet", "router.gate"},
-                 {"job.toml", "--quantize.rules=torchtitan@0.2.2", "torchtitan@0.2.2", NULL}};
-    put_text("job.toml", "");
-    put_text("job.yaml", PLANNED);
-    for (size_t i = 0; i < COUNT(cases); i++) {
-        oct_job job;
-        oct_error err = {0};
-        assert_int_equal(oct_job_load(cases[i].path, &cases[i].override, 1, &job, &err), OCT_OK);
-        assert_string_equal(oct_job_rules(&job)->name, cases[i].rules);
-        const oct_job_list *filter = &job.quantize.linear.mx.filter_fqns;
-        assert_int_equal(filter->n, cases[i].second_filter ? 2 : 1);
-        assert_string_equal(filter->items[0], "output");
-        if (cases[i].second_filter)
-            assert_string_equal(filter->items[1], cases[i].second_filter);
-        oct_job_free(&job);
-    }
-}
-
-static void given_a_wrong_yaml_job_one_line_says_where_what_and_expected(void **state) {
-    (void)state;
-    static const wrong_job jobs[] = {
-        {"training:\n  train_iter: 1\n", NULL,
-         "job.yaml:2: training.train_iter: unknown key; the nearest known one is "
-         "training.train_iters"},
-        {"training:\n  '': 1\n", NULL,
-         "job.yaml:2: training: a key in it is empty; expected a name"},
-        {"training:\n  lr: 1\n  : 1\n", NULL,
-         "job.yaml:3: training: a key in it is empty; expected a name"},
-        {"model:\n\n'':\n  lr: 1\n", NULL, "job.yaml:3: a key is empty; expected a name"},
-        {"model:\n\n: 1\n", NULL, "job.yaml:3: a key is empty; expected a name"},
-        {"training:\n  quantization_plan:\n    recipe_name: mxfp8\n    apply_modules: []\n", NULL,
-         "job.yaml:4: training.quantization_plan.apply_modules: the list is empty; expected at "
-         "least one pattern, such as model.layers.{*}; got []"},
-        {"training:\n  adam_eps: 0.0\n", NULL,
-         "job.yaml:2: training.adam_eps: the value is impossible; expected a number of at least "
-         "1.2e-38; got 0.0"},
-        {"training:\n  lr: fast\n", NULL,
-         "job.yaml:2: training.lr: the type is wrong; expected a number of at least 0; got "
-         "\"fast\""},
-        {"training:\n  optimizer: muon\n", NULL,
-         "job.yaml:2: training.optimizer: Muon isn't supported; expected one of adamw, adam, "
-         "adamw_swap; got \"muon\""},
-        {"training:\n  quantization_plan:\n    apply_modules: [a]\n", NULL,
-         "job.yaml: training.quantization_plan.recipe_name: the key is missing; expected a recipe "
-         "such as mxfp8"},
-        {"training:\n  quantization_plan:\n    recipe_name: mxfp8\n    quant_converters: [x]\n",
-         NULL,
-         "job.yaml:4: training.quantization_plan.quant_converters: an unknown converter; expected "
-         "quantize.linear.mx or quantize.moe.mx; got x"},
-        {"training:\n  lora:\n    enable: true\n", NULL,
-         "job.yaml:3: training.lora.enable: LoRA isn't supported; expected false; got true"},
-        {"parallel:\n  ulysses_parallel_size: 2\n", NULL,
-         "job.yaml:2: parallel.ulysses_parallel_size: context parallelism isn't supported; "
-         "expected 1; got 2"},
-        {"parallel:\n  fully_shard_parallel_size: most\n", NULL,
-         "job.yaml:2: parallel.fully_shard_parallel_size: the value is impossible; expected auto "
-         "or an integer of at least 1; got \"most\""},
-        {"model:\n  model_id: qwen3_5\n", NULL,
-         "job.yaml:2: model.model_id: the model isn't supported; expected one of qwen3, qwen3_moe, "
-         "llama, llama3, deepseek_v3; got \"qwen3_5\""},
-        {"model:\n  mtp_num_layers: 1\n", NULL,
-         "job.yaml:2: model.mtp_num_layers: multi-token prediction isn't supported; expected 0; "
-         "got 1"},
-        {"training:\n  lr: 1.0e-5\n  lr_min: 1.0e-4\n", NULL,
-         "job.yaml:3: training.lr_min: it is above training.lr; expected at most training.lr; got "
-         "0.0001"},
-        {"features:\n  recompute: 3\n", NULL,
-         "job.yaml:2: features.recompute: the type is wrong; expected true or false; got 3"},
-        {"", "--features.recompute=3",
-         "command line: --features.recompute: the type is wrong; expected true or false; got "
-         "\"3\""},
-        {"", "--parallel.fully_shard_parallel_size=0",
-         "command line: --parallel.fully_shard_parallel_size: the value is impossible; expected "
-         "auto or an integer of at least 1; got 0"},
-        {"", "--features.recompute_plan=[a",
-         "command line: --features.recompute_plan: not valid YAML: flow sequence without a closing "
-         "bracket; expected a value as a YAML file has it; got \"[a\""},
-        {PLANNED, "--training.quantization_plan.recipe_name=",
-         "command line: --training.quantization_plan.recipe_name: the value is empty; expected a "
-         "path or a name, or none; got \"\""},
-        {PLANNED, "--model.converters=quantize.linear.mx",
-         "command line: --model.converters: a YAML job names what it quantizes in its plan; "
-         "expected --training.quantization_plan.quant_converters; got a list"},
-        {PLANNED, "--quantize.linear.mx.filter_fqns=output",
-         "command line: --quantize.linear.mx.filter_fqns: a YAML job names modules by patterns of "
-         "its own; expected --training.quantization_plan.ignored_modules; got a list"},
-        {PLANNED, "--quantize.grouped_mm.mx.fqns=experts",
-         "command line: --quantize.grouped_mm.mx.fqns: a YAML job names modules by patterns of "
-         "its own; expected --training.quantization_plan.apply_modules; got a list"},
-        {"", "--quantize.linear.mx.scale_mode=ceil",
-         "command line: --quantize.linear.mx.scale_mode: the job has no plan; expected a "
-         "recipe in --training.quantization_plan.recipe_name beside it; got \"ceil\""},
-        {PLANNED "    quant_converters: ['quantize.linear.mx']\n",
-         "--quantize.grouped_mm.mx.recipe_name=hif8",
-         "command line: --quantize.grouped_mm.mx.recipe_name: the plan doesn't have its converter; "
-         "expected quantize.moe.mx in training.quantization_plan.quant_converters"},
-        {"quantize:\n  rules: mindspeed\n", NULL,
-         "job.yaml:2: quantize.rules: the word is unknown; expected one of framework, octet, "
-         "torchtitan-npu@0.2.2, mindspeed@2026-07, torchtitan@0.2.2; got \"mindspeed\""},
-        {"data:\n  dataset_param:\n    attr: {messages: messages}\n"
-         "    basic_parameters:\n      template: qwen3\n",
-         NULL,
-         "job.yaml:5: data.dataset_param.basic_parameters.template: it decides the loss of chat "
-         "data, which isn't supported; expected plain text; got columns of roles: "
-         "data.dataset_param.attr.messages"},
-        {"- a\n", NULL, "job.yaml:1: expected a table of keys; got a list"},
-        {"%YAML 9.9\n---\na: 1\n", NULL, "job.yaml: not valid YAML; expected YAML 1.1 to 1.3"},
-    };
-    for (size_t i = 0; i < COUNT(jobs); i++)
-        expect_error("job.yaml", jobs[i].text, jobs[i].override, jobs[i].message);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(given_an_empty_file_the_defaults_are_those_of_torchtitan),
@@ -1037,21 +554,9 @@ int main(void) {
         cmocka_unit_test(given_a_bad_value_in_the_file_the_command_line_mends_it),
         cmocka_unit_test(given_optional_keys_none_and_empty_mean_not_given),
         cmocka_unit_test(given_keys_without_effect_each_is_named_once_in_the_log),
-        cmocka_unit_test(given_a_yaml_job_quantize_keys_of_the_command_line_count),
-        cmocka_unit_test(given_an_option_of_a_recipe_that_cannot_act_it_is_refused_and_told_why),
-        cmocka_unit_test(given_a_files_table_without_its_converter_only_its_grammar_counts),
-        cmocka_unit_test(given_a_recipe_that_names_its_scale_rule_another_beside_it_is_refused),
-        cmocka_unit_test(given_an_empty_path_on_the_command_line_it_is_not_taken_for_none),
-        cmocka_unit_test(given_one_argument_under_two_names_both_are_named),
-        cmocka_unit_test(given_a_jobs_form_its_framework_is_another),
-        cmocka_unit_test(given_a_mindspeed_job_its_keys_fill_the_fields_that_mean_the_same),
-        cmocka_unit_test(given_a_mindspeed_job_defaults_and_command_line_of_both_forms_work),
-        cmocka_unit_test(given_the_plan_of_the_guide_it_is_read),
         cmocka_unit_test(given_any_key_what_it_decides_is_said),
         cmocka_unit_test(
             given_a_yaml_job_its_keys_come_with_their_values_whether_or_not_they_have_members),
-        cmocka_unit_test(given_a_plan_without_its_recipe_its_modules_do_not_matter),
-        cmocka_unit_test(given_a_wrong_yaml_job_one_line_says_where_what_and_expected),
     };
     return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }

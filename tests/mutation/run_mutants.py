@@ -18,8 +18,8 @@ SUITES = {"codecs": ["vectors", "format", "quant", "kernels_quantize"],
           "quantizers": ["vectors", "quant", "kernels_quantize"],
           "products": ["kernels_products", "quant", "kernels_gemm_exact", "kernels_gemm_fast", "kernels_gemm_blocks"],
           "elementwise": ["op", "op_rope", "kernels_elementwise"],
-          "checkpoint": ["checkpoint"],
-          "base": ["format", "base", "quant", "op", "op_rope", "checkpoint"]}
+          "checkpoint": ["checkpoint", "checkpoint_faults", "checkpoint_pieces"],
+          "base": ["format", "base", "quant", "op", "op_rope", "checkpoint", "checkpoint_faults", "checkpoint_pieces"]}
 N_WORKERS = 2
 NO_MUTANT = 97  # as mutants.c has it
 LONGEST = 900  # seconds until a program that doesn't end has noticed

@@ -1,0 +1,162 @@
+/* Options that would act on nothing, and what is told of them. */
+#include <math.h>
+
+#include "job_texts.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+#define PLANNED "training:\n  quantization_plan:\n    recipe_name: mxfp8\n"
+#define MX "--model.converters=quantize.linear.mx"
+#define BOTH "--model.converters=quantize.linear.mx,quantize.grouped_mm.mx"
+#define LINEARS "--quantize.linear.mx."
+#define GROUPED "--quantize.grouped_mm.mx."
+#define NO_PLAN "--training.quantization_plan.recipe_name=none"
+
+static void given_an_option_of_a_recipe_that_cannot_act_it_is_refused_and_told_why(void **state) {
+    (void)state;
+    static const struct {
+        const char *path, *text, *first, *second, *message;
+    } cases[] = {
+        {"job.toml", "", LINEARS "recipe_name=hif8", NULL,
+         LINEARS "recipe_name: nothing here is quantized by quantize.linear.mx; expected "
+                 "quantize.linear.mx in model.converters beside it; got \"hif8\""},
+        {"job.toml", "", GROUPED "groups=true", MX,
+         GROUPED "groups: nothing here is quantized by quantize.grouped_mm.mx; expected "
+                 "quantize.grouped_mm.mx in model.converters beside it; got \"true\""},
+        {"job.toml", "[quantize.linear.mx]\nrecipe_name = \"hif8\"\n", MX,
+         LINEARS "scale_mode=floor",
+         LINEARS "scale_mode: the recipe hif8 has no block scales; expected none, or an MX recipe "
+                 "such as mxfp8; got \"floor\""},
+        {"job.toml", "", MX, LINEARS "amax_history_len=4",
+         LINEARS "amax_history_len: the recipe mxfp8 keeps no amax of earlier steps; expected a "
+                 "delayed recipe such as delayed_per_tensor_HiF8_HiF8_HiF8; got 4"},
+        {"job.toml", "", BOTH, GROUPED "groups=upstream",
+         GROUPED "groups: the recipe mxfp8 has no scales of whole tensors; expected none, or a "
+                 "per-tensor recipe such as hif8; got \"upstream\""},
+        {"job.yaml", PLANNED, GROUPED "recipe_name=hif8", GROUPED "groups=upstream",
+         GROUPED "groups: the rules mindspeed@2026-07 group rows so without it; expected none, or "
+                 "true to differ; got \"upstream\""},
+        {"job.yaml", PLANNED, NO_PLAN, LINEARS "recipe_name=hif8",
+         LINEARS "recipe_name: training.quantization_plan.recipe_name is none; expected a recipe "
+                 "in --training.quantization_plan.recipe_name beside it; got \"hif8\""},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const char *overrides[] = {cases[i].first, cases[i].second};
+        int n = cases[i].second ? 2 : 1;
+        char message[512];
+        oct_job job;
+        oct_error err;
+        assert_int_equal(load_text(cases[i].path, cases[i].text, overrides, n, &job, &err),
+                         OCT_INVALID);
+        snprintf(message, sizeof message, "command line: %s", cases[i].message);
+        assert_string_equal(err.message, message);
+        assert_null(job.others);
+        oct_job_free(&job);
+        /* One arm of several, or a run that goes on: it's for another, or was taken so before. */
+        for (int reading = OCT_JOB_READ_ARM; reading <= OCT_JOB_READ_SAVED; reading++) {
+            assert_int_equal(
+                oct_job_load_as((oct_job_reading)reading, cases[i].path, overrides, n, &job, &err),
+                OCT_OK);
+            oct_job_free(&job);
+        }
+    }
+}
+
+static void given_a_files_table_without_its_converter_only_its_grammar_counts(void **state) {
+    (void)state;
+    oct_job job;
+    oct_error err;
+    const char table[] =
+        "[quantize.grouped_mm.mx]\nrecipe_name = \"hif8\"\nscale_mode = \"floor\"\n";
+    const char *off[] = {LINEARS "scale_mode=none",
+                         GROUPED "enable_fsdp_low_precision_all_gather=false"};
+    load_toml(table, off, 2, &job);
+    oct_job_free(&job);
+    assert_int_equal(load_text("job.toml", "[quantize.grouped_mm.mx]\nrecipe_name = \"hif99\"\n",
+                               NULL, 0, &job, &err),
+                     OCT_INVALID);
+    assert_non_null(strstr(err.message, "job.toml:2: quantize.grouped_mm.mx.recipe_name: "));
+    oct_job_free(&job);
+}
+
+static void given_a_recipe_that_names_its_scale_rule_another_beside_it_is_refused(void **state) {
+    (void)state;
+    const char text[] = "[quantize.linear.mx]\nrecipe_name = \"mxfp8_cublas\"\n";
+    const char *same[] = {MX, LINEARS "scale_mode=floor"},
+               *other[] = {MX, LINEARS "scale_mode=rceil"};
+    oct_job job;
+    oct_error err;
+    load_toml(text, same, 2, &job);
+    oct_job_free(&job);
+    assert_int_equal(load_text("job.toml", text, other, 2, &job, &err), OCT_INVALID);
+    assert_string_equal(
+        err.message, "command line: --quantize.linear.mx.scale_mode: the recipe's name says "
+                     "another rule; expected \"floor\" or none; got \"rceil\" beside job.toml:2: "
+                     "quantize.linear.mx.recipe_name = \"mxfp8_cublas\"");
+    oct_job_free(&job);
+    const char *yaml[] = {LINEARS "recipe_name=mxfp8_cublas_rceil", LINEARS "scale_mode=floor"};
+    assert_int_equal(load_text("job.yaml", PLANNED, yaml, 2, &job, &err), OCT_INVALID);
+    assert_non_null(strstr(err.message, "expected \"rceil\" or none; got \"floor\""));
+    oct_job_free(&job);
+}
+
+static void given_an_empty_path_on_the_command_line_it_is_not_taken_for_none(void **state) {
+    (void)state;
+    static const char *const keys[] = {"checkpoint.initial_load_path", "validation.dataset_path",
+                                       "training.dataset_path", "model.tokenizer_path"};
+    for (size_t i = 0; i < COUNT(keys); i++) {
+        char override[128], message[256];
+        const char *const overrides[] = {override};
+        oct_job job;
+        snprintf(override, sizeof override, "--%s=", keys[i]);
+        snprintf(message, sizeof message,
+                 "command line: --%s: the value is empty; expected a path or a name, or none; got "
+                 "\"\"",
+                 keys[i]);
+        expect_error("job.toml", "", override, message);
+        snprintf(override, sizeof override, "--%s=none", keys[i]);
+        load_toml("", overrides, 1, &job);
+        oct_job_free(&job);
+    }
+    oct_job job;
+    oct_error err;
+    const char *yaml[] = {"--training.load=", "--training.save="};
+    for (size_t i = 0; i < COUNT(yaml); i++) {
+        assert_int_equal(load_text("job.yaml", PLANNED, &yaml[i], 1, &job, &err), OCT_INVALID);
+        assert_non_null(strstr(err.message, ": the value is empty; expected "));
+        oct_job_free(&job);
+    }
+}
+
+static void given_one_argument_under_two_names_both_are_named(void **state) {
+    (void)state;
+    oct_job job;
+    oct_error err;
+    expect_error("job.toml", "[model.args]\nnum-experts = 16\nnum_experts = 4\n", NULL,
+                 "job.toml:3: model.args.num_experts: another name of an argument that is there; "
+                 "expected one of both; got it beside job.toml:2: model.args.num-experts");
+    const char *typed[] = {"--model.args.rope_factor=2", "--model.args.rope_scaling_factor=4"};
+    assert_int_equal(load_text("job.toml", "", typed, 2, &job, &err), OCT_INVALID);
+    assert_string_equal(err.message,
+                        "command line: --model.args.rope_scaling_factor: another name of an "
+                        "argument that is there; expected one of both; got it beside command line: "
+                        "--model.args.rope_factor");
+    oct_job_free(&job);
+    const char *over[] = {"--model.args.n_expert_groups=2"};
+    load_toml("[model.args]\nnum_expert_groups = 4\ndim = 64\n", over, 1, &job);
+    assert_int_equal(job.model.args->items.n, 2);
+    assert_null(oct_value_find(job.model.args, "num_expert_groups"));
+    assert_int_equal(oct_value_find(job.model.args, "n_expert_groups")->integer, 2);
+    oct_job_free(&job);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(given_an_option_of_a_recipe_that_cannot_act_it_is_refused_and_told_why),
+        cmocka_unit_test(given_a_files_table_without_its_converter_only_its_grammar_counts),
+        cmocka_unit_test(given_a_recipe_that_names_its_scale_rule_another_beside_it_is_refused),
+        cmocka_unit_test(given_an_empty_path_on_the_command_line_it_is_not_taken_for_none),
+        cmocka_unit_test(given_one_argument_under_two_names_both_are_named),
+    };
+    return cmocka_run_group_tests(tests, enter_folder, leave_folder);
+}

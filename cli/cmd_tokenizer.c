@@ -118,11 +118,25 @@ static oct_status read_input(const char *path, char **text, size_t *n_bytes, oct
     return status;
 }
 
+/* Ids are never negative. printf would take longer than finding them does. */
+static void print_id(int32_t id) {
+    char digits[12];
+    int n = 0;
+    do {
+        digits[n++] = (char)('0' + id % 10);
+        id /= 10;
+    } while (id > 0);
+    while (n > 0)
+        putchar_unlocked(digits[--n]);
+}
+
 static oct_status print_ids(void *user, const int32_t *ids, size_t n, oct_error *err) {
     (void)err;
     bool *started = user;
     for (size_t i = 0; i < n; i++) {
-        printf(*started ? " %d" : "%d", (int)ids[i]);
+        if (*started)
+            putchar_unlocked(' ');
+        print_id(ids[i]);
         *started = true;
     }
     return OCT_OK;

@@ -56,6 +56,10 @@ typedef struct oct_normal_step {
 } oct_normal_step;
 
 #define OCT_MAX_NORMAL_STEPS 16
+/* Bounds of what files may ask for: bytes that are put in, and how many times longer replacements
+ * may make a text, or a token when it's decoded. */
+#define OCT_MAX_CONTENT_BYTES 256
+#define OCT_MAX_GROWTH 8
 
 typedef struct oct_normalizer {
     oct_normal_step steps[OCT_MAX_NORMAL_STEPS];

@@ -15,6 +15,9 @@ static oct_status add_step(oct_tokenizer_reader *r, const char *pattern, const c
     if (n->n_steps == OCT_MAX_NORMAL_STEPS)
         return oct_fail(r->err, OCT_INVALID, "%s: %s: too many steps; expected at most %d", r->path,
                         key, OCT_MAX_NORMAL_STEPS);
+    if (content && strlen(content) > OCT_MAX_CONTENT_BYTES)
+        return oct_fail(r->err, OCT_INVALID, "%s: %s: too long; expected at most %d bytes; got %zu",
+                        r->path, key, OCT_MAX_CONTENT_BYTES, strlen(content));
     oct_normal_step *step = &n->steps[n->n_steps++];
     step->pattern = pattern ? oct_strdup(pattern) : NULL;
     step->content = content ? oct_strdup(content) : NULL;
@@ -77,6 +80,17 @@ static bool is_nfc_alone(const oct_normalizer *n) {
     return n->n_steps > 0;
 }
 
+/* How many times longer replacements may make a text, together. */
+static double growth_of(const oct_normalizer *n) {
+    double growth = 1;
+    for (int i = 0; i < n->n_steps; i++) {
+        const oct_normal_step *step = &n->steps[i];
+        if (step->pattern && strlen(step->content) > strlen(step->pattern))
+            growth *= (double)strlen(step->content) / (double)strlen(step->pattern);
+    }
+    return growth;
+}
+
 static void hash_steps(oct_tokenizer *t) {
     for (int i = 0; i < t->normalizer.n_steps; i++) {
         const oct_normal_step *step = &t->normalizer.steps[i];
@@ -98,6 +112,11 @@ oct_status oct_reader_normalizer(oct_tokenizer_reader *r, const json_t *root) {
         oct_normalizer_free(&t->normalizer);
     }
     hash_steps(t);
+    if (!status && growth_of(&t->normalizer) > OCT_MAX_GROWTH)
+        return oct_fail(r->err, OCT_INVALID,
+                        "%s: normalizer: replacements make a text too long; expected at most %d "
+                        "times longer",
+                        r->path, OCT_MAX_GROWTH);
     return status;
 }
 

@@ -200,15 +200,17 @@ oct_status oct_pieces_encode_word(const oct_tokenizer *t, oct_bpe_scratch *scrat
 typedef struct piece_decoder {
     const char *patterns[MAX_REPLACES], *contents[MAX_REPLACES];
     int n_replaces;
+    double growth; /* how many times longer they may make a token, together */
     bool bytes, fused, done;
 } piece_decoder;
 
 static oct_status fail_decoder(oct_tokenizer_reader *r, const char *key, const char *got) {
     return oct_fail(r->err, OCT_INVALID,
                     "%s: %s: not supported; expected, as no pre_tokenizer is ByteLevel, Metaspace, "
-                    "or a Sequence of Replace (of a String), ByteFallback, Fuse and Strip (at the "
+                    "or a Sequence of Replace (of a String, at most %d times longer), "
+                    "ByteFallback, Fuse and Strip (at the "
                     "start, after Fuse) in this order; got %s",
-                    r->path, key, got);
+                    r->path, key, OCT_MAX_GROWTH, got);
 }
 
 static bool is_character(const char *text) {
@@ -216,8 +218,12 @@ static bool is_character(const char *text) {
 }
 
 static bool add_replace(piece_decoder *d, const char *pattern, const char *content) {
-    if (!pattern || !pattern[0] || !content || d->n_replaces == MAX_REPLACES || d->bytes ||
-        d->fused)
+    if (!pattern || !pattern[0] || !content || strlen(content) > OCT_MAX_CONTENT_BYTES ||
+        d->n_replaces == MAX_REPLACES || d->bytes || d->fused)
+        return false;
+    if (strlen(content) > strlen(pattern))
+        d->growth *= (double)strlen(content) / (double)strlen(pattern);
+    if (d->growth > OCT_MAX_GROWTH)
         return false;
     d->patterns[d->n_replaces] = pattern;
     d->contents[d->n_replaces++] = content;
@@ -330,7 +336,7 @@ static void decode_token(const oct_bpe *bpe, int64_t id, const piece_decoder *d,
 
 oct_status oct_reader_piece_decoder(oct_tokenizer_reader *r, const json_t *root) {
     oct_tokenizer *t = r->tokenizer;
-    piece_decoder d = {0};
+    piece_decoder d = {.growth = 1};
     oct_strbuf text = {0}, all = {0};
     oct_status status = read_decoder(r, json_object_get(root, "decoder"), &d);
     if (status)

@@ -11,13 +11,30 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
 
+/* Words, bytes that aren't UTF-8, and a word that is merged part by part. */
+static size_t make_text(char text[4096]) {
+    static const char short_words[] =
+        "It's 12 caf\xc3\xa9s,\r\n e\xcc\x81 \xff<|endoftext|> ab\xe2\x96\x81\xe4\xb8\xad <s>  ";
+    static const char parts[][4] = {"a", "b", "ab", "\xe4\xb8\xad", "c", "aa"};
+    size_t n = sizeof short_words - 1;
+    memcpy(text, short_words, n);
+    for (unsigned random = 1; n + 4 < 4096;) {
+        random = random * 1103515245u + 12345u;
+        const char *part = parts[(random >> 16) % (sizeof parts / sizeof *parts)];
+        memcpy(text + n, part, strlen(part));
+        n += strlen(part);
+    }
+    return n;
+}
+
 static void use(const oct_tokenizer *tokenizer) {
-    static const char text[] = "It's 12 caf\xc3\xa9s,\r\n e\xcc\x81 \xff<|endoftext|> ab";
+    char text[4096];
+    size_t n_text = make_text(text);
     oct_token_list ids = {0};
     oct_strbuf back = {0};
     oct_error err = {0};
     oct_status status =
-        oct_tokenizer_encode(tokenizer, text, sizeof text - 1, OCT_ADDED_TOKENS_FOUND, &ids, &err);
+        oct_tokenizer_encode(tokenizer, text, n_text, OCT_ADDED_TOKENS_FOUND, &ids, &err);
     for (size_t i = 0; i < ids.n; i++)
         if (ids.ids[i] < 0 || ids.ids[i] >= oct_tokenizer_vocab_size(tokenizer))
             abort();

@@ -21,6 +21,9 @@ enum { UNK, BOS, EOS, MARK = 259, A, B, MARK_A, AB, MARK_AB, DAY, TWO_DAYS };
     "{\"type\":\"Metaspace\",\"replacement\":\"" M "\",\"prepend_scheme\":\"" scheme               \
     "\",\"split\":" split "}"
 
+#define REPLACES(pattern, content)                                                                 \
+    "{\"type\":\"Replace\",\"pattern\":{\"String\":\"" pattern "\"},\"content\":\"" content "\"}"
+
 typedef struct pieces_file {
     const char *normalizer, *pre_tokenizer, *decoder, *model, *more_merges;
     int n_bytes; /* tokens of the first bytes; 0: of all, -1: of none */
@@ -171,6 +174,11 @@ static void given_parts_that_are_not_known_here_one_line_names_them(void **state
         {{.decoder = "null"}, "decoder: not supported"},
         {{.normalizer = "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"a+\"},\"content\":\"b\"}"},
          "got a regular expression"},
+        {{.normalizer = REPLACES("a", "bbbbbbbbb")}, "at most 8 times longer"},
+        {{.normalizer = "{\"type\":\"Sequence\",\"normalizers\":[" REPLACES(
+              "a", "bbb") "," REPLACES("b", "aaa") "]}"},
+         "at most 8 times longer"},
+        {{.decoder = REPLACES("a", "bbbbbbbbb")}, "decoder: not supported"},
         {{.normalizer = "{\"type\":\"NFKC\"}"}, "NFC, Prepend, Replace"},
         {{.pre_tokenizer = "{\"type\":\"Whitespace\"}"}, "Metaspace"},
     };

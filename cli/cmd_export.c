@@ -104,7 +104,7 @@ oct_status cli_export(int argc, char **argv, oct_error *err) {
          0, 0},
         {"dtype", CLI_NAME, &values.dtype, "NAME",
          "float32, bfloat16 or float16 of what is in high precision; default: "
-         "checkpoint.export_dtype, or a folder's own",
+         "checkpoint.export_dtype, with MXFP8 the dtype of activations, or a folder's own",
          0, 0},
         {"shard-size", CLI_NAME, &values.shard_size, "SIZE",
          "the most bytes of tensors in a file: 5GB, 200MiB, ...; default: 5GiB", 0, 0},

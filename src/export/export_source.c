@@ -79,7 +79,13 @@ static oct_status choose_dtype(parts *p, const oct_export_request *request, oct_
         return find_dtype(request->dtype, p, err);
     if (!p->from->checkpoint)
         return keep_dtypes(p, err);
-    return find_dtype(dtypes[p->from->job.checkpoint.export_dtype].name, p, err);
+    const oct_job *job = &p->from->job;
+    bool said = oct_job_is_set(job, "checkpoint.export_dtype");
+    oct_job_dtype as_trained = job->training.mixed_precision_param;
+    return find_dtype(
+        dtypes[request->format == OCT_EXPORT_HF || said ? job->checkpoint.export_dtype : as_trained]
+            .name,
+        p, err);
 }
 
 /* ---- files ---- */

@@ -8,8 +8,10 @@
 
 typedef struct oct_export_request {
     oct_export_format format;
-    const char *dtype;       /* float32, bfloat16 or float16; NULL: a checkpoint's job says it with
-                                checkpoint.export_dtype, a folder's tensors stay what they are */
+    /* float32, bfloat16 or float16. NULL: of a checkpoint checkpoint.export_dtype; beside weights
+     * in 8 bits, unless that was set, training.mixed_precision_param, which training multiplied in.
+     * A folder's tensors stay what they are. */
+    const char *dtype;
     size_t max_shard_bytes;  /* of a file; 0: 5 GiB */
     int (*stop)(void *user); /* as oct_export has it; NULL: never */
     void *stop_user;

@@ -211,7 +211,7 @@ class Exports(Training):
                 folder, rules = name.replace(" ", ""), name.split(",")[0]
                 self.accepted(SAVE + ["--model.converters=quantize.linear.mx", f"--quantize.rules={rules}",
                                       f"--job.dump_folder={folder}", "--training.steps=2", *args])
-                tensors = self.exported("--format", "compressed-tensors", source=folder, name=folder + "-out")
+                tensors = self.exported("--format", "compressed-tensors", "--dtype", "float32", source=folder, name=folder + "-out")
                 path = self.path(folder, "checkpoint", "step-2")
                 os.rename(path, self.path(folder, "checkpoint", "step-4"))
                 self.assertEqual(tensors, self.quantized(mode, rounded, folder=folder))
@@ -229,13 +229,21 @@ class Exports(Training):
                           fmt="e4m3", ignored_layers=["lm_head"])}
         losses = set()
         for dialect, expected in words.items():
-            tensors = self.exported("--format", dialect, name=dialect)
+            tensors = self.exported("--format", dialect, "--dtype", "float32", name=dialect)
             self.assertEqual(tensors, self.quantized(rounded=bf16, suffix="_scale_inv" if dialect == "mxfp8" else "_scale"))
             self.assertEqual(self.json_of(dialect, "config.json")["quantization_config"], expected)
             losses.add(self.loss_of(dialect, "--recipe", "fp32"))
         beside = self.json_of("modelopt", "hf_quant_config.json")["quantization"]
         self.assertEqual((beside["quant_algo"], beside["exclude_modules"]), ("MXFP8", ["lm_head"]))
         self.assertEqual(len(losses), 1)
+        # What stays high is by default in what training multiplied in, unless the job says otherwise.
+        for args, dtype, name in (([], "BF16", "bfloat16"), (["--checkpoint.export_dtype=float32"], "F32", "float32"),
+                                  (["--training.mixed_precision_param=float32"], "F32", "float32")):
+            folder = "run-" + (args[0].split("=")[0] if args else "plain")
+            self.accepted(SAVE + ["--model.converters=quantize.linear.mx", "--job.dump_folder=" + folder, *args])
+            tensors = self.exported("--format", "mxfp8", source=folder, name=folder + "-out")
+            self.assertEqual({t[0] for t in tensors.values()}, {"F8_E4M3", "U8", dtype})
+            self.assertEqual(self.json_of(folder + "-out", "config.json")["torch_dtype"], name)
         # octet starts from each, and says so.
         self.accepted(["train", "job.toml", "--checkpoint.enable", "--job.dump_folder=again", "--optimizer.lr=0", "--training.steps=1",
                        "--checkpoint.initial_load_path=mxfp8", "--checkpoint.initial_load_in_hf",
@@ -245,7 +253,7 @@ class Exports(Training):
     def test_given_rows_of_other_lengths_and_filters_what_stays_high_is_named(self):
         self.accepted(SAVE + ["--model.converters=quantize.linear.mx", "--model.args.hidden_dim=72",
                               "--quantize.linear.mx.filter_fqns=output,wk"])
-        tensors = self.exported("--format", "modelopt")
+        tensors = self.exported("--format", "modelopt", "--dtype", "float32")
         self.assertEqual(tensors, self.quantized(rounded=bf16, high=("lm_head", "k_proj", "down_proj")))
         kept = [f"model.layers.{i}.{m}" for i in range(2) for m in ("self_attn.k_proj", "mlp.down_proj")] + ["lm_head"]
         self.assertEqual(sorted(self.json_of("hf", "config.json")["quantization_config"]["ignore"]), sorted(kept))

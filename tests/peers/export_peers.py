@@ -12,7 +12,8 @@ one with transformers 4 and one with 5, and for the quantized ones any with comp
 2. transformers makes a model of every family and spelling (hf_peers.py has the list); octet exports the folder, and what
    comes back has the same tensors bit for bit, the same logits, and a config.json that means the same; also by way of a job
    that loads it and trains nothing.
-3. Models trained in MXFP8 leave in each dialect; what compressed-tensors, or a few lines of torch, dequantize from the files
+3. `octet eval` on questions and on overlapping windows is what a few lines make of transformers' logits.
+4. Models trained in MXFP8 leave in each dialect; what compressed-tensors, or a few lines of torch, dequantize from the files
    is what training multiplied by, bit for bit.
 
 Exit status 77 (skipped) where no interpreter has transformers.
@@ -31,6 +32,8 @@ import hf_peers
 from hf_peers import CASES, Failures, distance, floats
 
 TOKENS, GREEDY, N_TEXTS = 48, 64, 300
+WINDOWS = [(32, 16), (64, 64), (100, 7)]
+WORDS = "the lord said unto moses go down to egypt and say let my people go".split()
 PROMPT = "the lord said unto moses"
 JOB = """
 [job]
@@ -133,6 +136,42 @@ def make(folder):
         shutil.copy(folder / "tokenizer.json", folder / name)
 
 
+def answers(model, tokenizer, questions):
+    """Of how many questions the likeliest choice is the answer: summed, and a character."""
+    import numpy
+    import torch
+    right = [0, 0]
+    for question in questions:
+        before = tokenizer(question["question"]).input_ids
+        scores = []
+        for choice in question["choices"]:
+            ids = tokenizer(question["question"] + " " + choice).input_ids
+            logits = hf_peers.logits_of(model, ids).numpy().astype(numpy.float64)
+            logs = logits - numpy.logaddexp.reduce(logits, axis=1, keepdims=True)
+            total = sum(logs[i - 1, ids[i]] for i in range(len(before), len(ids)))
+            scores.append((total, total / len(choice)))
+        for kind in (0, 1):
+            right[kind] += int(numpy.argmax([s[kind] for s in scores])) == question["answer"]
+    return [r / len(questions) for r in right]
+
+
+def strided_loss(model, ids, window, stride):
+    """As transformers' guide to perplexity has it, with max_length = window + 1."""
+    import torch
+    total = count = done = 0
+    for begin in range(0, len(ids), stride):
+        end = min(begin + window + 1, len(ids))
+        new = end - done
+        logs = torch.log_softmax(hf_peers.logits_of(model, ids[begin:end]).double(), -1)
+        for i in range(max(end - begin - new, 1), end - begin):
+            total -= logs[i - 1, ids[begin + i]].item()
+            count += 1
+        done = end
+        if end == len(ids):
+            break
+    return total / count, count
+
+
 def read(folder):
     """For each folder named in `work`: its logits and greedy tokens, or in which ways it differs from another."""
     import torch
@@ -149,6 +188,12 @@ def read(folder):
             out = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=GREEDY, do_sample=False,
                                  pad_token_id=0)[0]
         results[name] = out[prompt.shape[1]:].tolist()
+    if work.get("questions"):
+        from transformers import AutoTokenizer
+        model, tokenizer = open_model(folder / work["judge"]), AutoTokenizer.from_pretrained(folder / work["judge"])
+        ids = tokenizer((folder / "judged.txt").read_text()).input_ids + [tokenizer.eos_token_id]
+        results["eval"] = dict(answers=answers(model, tokenizer, work["questions"]),
+                               losses=[strided_loss(model, ids, w, s) for w, s in WINDOWS])
     for one, other in work["pairs"]:
         a, b = load_file(folder / one / "model.safetensors"), load_file(folder / other / "model.safetensors")
         found = [key for key in sorted(set(a) | set(b))
@@ -160,6 +205,24 @@ def read(folder):
 
 
 # ---- under compressed-tensors ----
+
+def opened_alike(folder, method, values):
+    """Whether transformers 5 itself opens the folder to the same weights, how many; None where it can't."""
+    import importlib.util
+    import torch
+    import transformers
+    if method == "modelopt" or transformers.__version__ < "5" or not importlib.util.find_spec("accelerate"):
+        return None
+    if method == "compressed-tensors" and any(".experts." in name for name in values):
+        return None  # it takes experts' scales as one a row, and fails
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    model(torch.tensor([[1, 2, 3]]))  # decompresses what waits for that
+    linears = {name + ".weight": m.weight for name, m in model.named_modules() if isinstance(m, torch.nn.Linear)}
+    for name in values.keys() & linears.keys():
+        if not torch.equal(linears[name].float(), values[name]):
+            raise ValueError(f"{folder}: {name}: transformers' is another weight")
+    return len(values.keys() & linears.keys())
+
 
 def decompress(folder):
     """weights.safetensors of each export named in `work`: what its codes and scales mean."""
@@ -197,7 +260,7 @@ def decompress(folder):
         if missing:
             raise ValueError(f"{name}: neither in 8 bits nor ignored: {missing}")
         save_file({k: v.contiguous() for k, v in values.items()}, folder / name / "weights.peer")
-        results[name] = len(values)
+        results[name] = opened_alike(folder / name, config["quant_method"], values)
     (folder / "decompressed").write_text(json.dumps(results))
 
 
@@ -228,8 +291,8 @@ def train(octet, name, family, flavor, args, converters=()):
 
 
 def prepare(octet):
-    words = "the lord said unto moses go down to egypt and say let my people go".split()
-    (octet.folder / "text.txt").write_text(" ".join(words[(i * i + i // 7) % len(words)] for i in range(6000)))
+    (octet.folder / "text.txt").write_text(" ".join(WORDS[(i * i + i // 7) % len(WORDS)] for i in range(6000)))
+    (octet.folder / "judged.txt").write_text(" ".join(WORDS[i * i % 13] for i in range(200)))
     octet("tokenizer", "train", "text.txt", "--vocab-size", 300, "--output", "tokenizer.json")
     draw = random.Random(3)
     (octet.folder / "tokens").write_bytes(array.array("i", [draw.randrange(1, 300) for _ in range(TOKENS)]).tobytes())
@@ -246,9 +309,31 @@ def has(python, *modules):
     return subprocess.run([python, "-c", "import " + ", ".join(modules)], capture_output=True).returncode == 0
 
 
-def check_trained(octet, hf_logits, python, exports, prompt):
+def make_questions():
+    draw, choose = random.Random(8), lambda n: " ".join(draw.choice(WORDS) for _ in range(n))
+    return [dict(question=choose(5), choices=[choose(n) for n in (1, 2, 3, 2)], answer=draw.randrange(4)) for _ in range(60)]
+
+
+def check_eval(octet, name, questions, theirs):
     folder, demand = octet.folder, octet.failures.demand
-    (folder / "work").write_text(json.dumps(dict(prompt=prompt, logits=list(exports.values()), pairs=[])))
+    (folder / "task.jsonl").write_text("".join(json.dumps(q) + "\n" for q in questions))
+    ours = json.loads(octet("eval", folder / "runs" / name, "--task", "task.jsonl", "--recipe", "fp32", "--json"))
+    print(f"  accuracy {ours['accuracy']:.4f}, normalized {ours['accuracy_normalized']:.4f}; theirs {theirs['answers']}")
+    demand(max(abs(ours[k] - v) for k, v in zip(("accuracy", "accuracy_normalized"), theirs["answers"])) < 1e-8,
+           f"{name}: other accuracies: {ours} and {theirs['answers']}")
+    demand(0 < theirs["answers"][0] < 1 and theirs["answers"][0] != theirs["answers"][1], "the questions test nothing")
+    for (window, stride), (loss, count) in zip(WINDOWS, theirs["losses"]):
+        got = json.loads(octet("eval", folder / "runs" / name, "judged.txt", "--window", window, "--stride", stride, "--recipe",
+                               "fp32", "--json"))
+        print(f"  window {window} stride {stride}: {got['loss']:.6f} of {got['tokens']} tokens; theirs {loss:.6f} of {count}")
+        demand(got["tokens"] == count and abs(got["loss"] - loss) < 1e-5, f"{name}: window {window}, stride {stride}: another loss")
+
+
+def check_trained(octet, hf_logits, python, exports, prompt):
+    folder, demand, questions = octet.folder, octet.failures.demand, make_questions()
+    judge = next(iter(exports))
+    (folder / "work").write_text(json.dumps(dict(prompt=prompt, logits=list(exports.values()), pairs=[], questions=questions,
+                                                 judge=exports[judge])))
     good, why = run_peer(python, "--read", folder)
     demand(good, f"{python}: trained models: {why}")
     if not good:
@@ -262,6 +347,7 @@ def check_trained(octet, hf_logits, python, exports, prompt):
         print(f"  {name:32} {gap:.2e}  largest logit {max(map(abs, theirs)):.1f}")
         demand(gap <= 1e-5, f"{name}: logits differ by {gap:.2e}")
         check_greedy(octet, folder / "runs" / name, results[export])
+    check_eval(octet, judge, questions, results["eval"])
 
 
 def check_greedy(octet, model, ids):
@@ -321,7 +407,7 @@ def check_quantized(octet, weights_dump, pythons):
     good, why = run_peer(python, "--decompress", folder)
     demand(good, f"{python}: {why}")
     if good:
-        compare_weights(octet, work)
+        compare_weights(octet, work, json.loads((folder / "decompressed").read_text()))
 
 
 def tensors_of(path):
@@ -341,7 +427,7 @@ def in_order(content, shape, name, family):
     return b"".join(b"".join(rows[i:i + head][0::2] + rows[i:i + head][1::2]) for i in range(0, len(rows), head))
 
 
-def compare_weights(octet, work):
+def compare_weights(octet, work, opened):
     """Every weight of ours is one of theirs, by its bytes, and the other way round: names were held to hf elsewhere."""
     folder, demand = octet.folder, octet.failures.demand
     for export, _ in work:
@@ -353,7 +439,7 @@ def compare_weights(octet, work):
             ours += [in_order(content[i * size:(i + 1) * size], shape[-2:], weight, family) for i in range(parts)]
         theirs = [content for _, content in tensors_of(folder / export / "weights.peer").values()]
         same = sorted(ours) == sorted(theirs)
-        print(f"  {export:40} {len(theirs)} weights {'the same bits' if same else 'OTHERS'}")
+        print(f"  {export:40} {len(theirs)} weights {'the same bits' if same else 'OTHERS'}; in transformers {opened[export]}")
         demand(same and theirs, f"{export}: not the weights of training")
 
 

@@ -26,10 +26,6 @@ const char *oct_export_format_name(oct_export_format format); /* "compressed-ten
 /* OCT_INVALID lists what there is, with the nearest; "hif8" is told why it isn't there. */
 oct_status oct_export_format_parse(const char *name, oct_export_format *format, oct_error *err);
 
-/* All elements of a parameter, in fp32; they stay until the next call. */
-typedef oct_status (*oct_export_reader)(void *user, const oct_param *param, const float **whole,
-                                        oct_error *err);
-
 typedef struct oct_export {
     oct_export_format format;
     oct_dtype dtype;          /* of tensors in high precision: F32, BF16 or F16; routers' biases are
@@ -37,11 +33,9 @@ typedef struct oct_export {
     const oct_hf_model *like; /* NULL: none. Each tensor gets the dtype that it has there, where
                                  that is one of these three */
     size_t max_shard_bytes;   /* of a file; 0: 5 GiB */
-    const oct_model *model;
-    oct_export_reader read; /* NULL: the model's own values, which are whole */
-    void *read_user;
-    const oct_plan *plan;             /* what is in 8 bits, by which recipe; not used with HF */
-    const char *config;               /* the text of config.json but for the quantization */
+    const oct_model *model;   /* whole, of one process */
+    const oct_plan *plan;     /* what is in 8 bits, by which recipe; not used with HF */
+    const char *config;       /* the text of config.json but for the quantization */
     const oct_checkpoint_file *files; /* further ones, as they are */
     size_t n_files;
     /* A last look at the folder under its temporary name; NULL: none. */

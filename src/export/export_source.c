@@ -13,6 +13,7 @@
 #include "job/conversion.h"
 #include "job/hf_words.h"
 #include "job/portable.h"
+#include "export/export_check.h"
 
 /* What is written, as it comes together. */
 typedef struct parts {
@@ -206,6 +207,10 @@ static oct_status read_model(parts *p, oct_error *err) {
     return status;
 }
 
+static oct_status check_folder(void *e, const char *folder, oct_error *err) {
+    return oct_export_check_folder(e, folder, err);
+}
+
 static oct_status prepare(parts *p, const oct_export_request *request, oct_error *err) {
     p->e = (oct_export){.format = request->format,
                         .max_shard_bytes = request->max_shard_bytes,
@@ -225,6 +230,8 @@ static oct_status prepare(parts *p, const oct_export_request *request, oct_error
     p->e.config = p->config.text;
     p->e.files = p->files.files;
     p->e.n_files = p->files.n;
+    p->e.check = check_folder;
+    p->e.check_user = &p->e;
     return OCT_OK;
 }
 

@@ -224,28 +224,12 @@ size_t oct_export_tensor_bytes(const oct_export_tensor *tensor) {
 }
 
 /* The fp32 values, in octet's order of rows. */
-static oct_status find_values(const oct_export_tensor *tensor, const float **values,
-                              oct_error *err) {
-    oct_export_tensors *t = tensor->all;
-    const oct_export *e = t->e;
+static const float *values_of(const oct_export_tensor *tensor) {
     const oct_param *param = tensor->param;
-    oct_status status = OCT_OK;
-    if (!param) {
-        *values = tensor->bias;
-        return OCT_OK;
-    }
-    if (t->read != param) { /* experts come one after the other: read once */
-        t->read = NULL;
-        t->values = param->value;
-        if (e->read)
-            status = e->read(e->read_user, param, &t->values, err);
-    }
-    if (status)
-        return status;
-    t->read = param;
-    *values =
-        t->values + tensor->expert * (param->n_dims == 3 ? param->shape[1] * param->shape[2] : 0);
-    return OCT_OK;
+    if (!param)
+        return tensor->bias;
+    int64_t slice = param->n_dims == 3 ? param->shape[1] * param->shape[2] : 0;
+    return param->value + tensor->expert * slice;
 }
 
 static oct_status put_halves(const oct_export_tensor *tensor, const float *from, int64_t n,
@@ -321,13 +305,13 @@ static oct_status permute(const oct_export_tensor *tensor, void *bytes, oct_erro
 
 oct_status oct_export_tensor_make(const oct_export_tensor *tensor, void *to, oct_error *err) {
     const oct_export *e = tensor->all->e;
-    const float *values = NULL;
+    const float *values = values_of(tensor);
+    oct_status status = OCT_OK;
     if (e->stop && e->stop(e->stop_user))
         return oct_fail(err, OCT_FAILED, "the export was stopped");
-    oct_status status = find_values(tensor, &values, err);
-    if (!status && tensor->part == OCT_PART_VALUES)
+    if (tensor->part == OCT_PART_VALUES)
         status = put_values(tensor, values, to, err);
-    else if (!status)
+    else
         status = put_quantized(tensor, values, to, err);
     return status ? status : permute(tensor, to, err);
 }

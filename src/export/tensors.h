@@ -32,8 +32,6 @@ struct oct_export_tensors {
     char **ignored; /* modules that stay high though the format could hold them in 8 bits */
     size_t n_ignored, ignored_capacity;
     oct_export_summary summary;
-    const oct_param *read; /* what `values` are of; NULL: none yet */
-    const float *values;
     oct_arena *arena;
 };
 

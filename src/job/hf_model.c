@@ -384,24 +384,70 @@ static oct_status read_config(source *from, oct_error *err) {
     return OCT_OK;
 }
 
+/* Opens the folder for a model that it fits. The caller closes from->hf whatever the status. */
+static oct_status open_source(const char *folder, oct_hf_weights weights, const oct_model *model,
+                              source *from, oct_error *err) {
+    oct_hf_model *hf = NULL;
+    *from = (source){.folder = folder, .args = oct_model_get_args(model)};
+    oct_status status = read_config(from, err);
+    if (status == OCT_OK)
+        status = oct_hf_model_open(folder, &hf, err);
+    from->hf = hf;
+    return status ? status : check_tensors(from, model, weights, err);
+}
+
 oct_status oct_setup_parameters_from_hf(const char *folder, oct_hf_weights weights,
                                         oct_model *model, oct_error *err) {
     int64_t n;
     oct_param *const *params = oct_model_params(model, &n);
-    oct_hf_model *hf = NULL;
-    source from = {.folder = folder, .args = oct_model_get_args(model)};
-    oct_status status = read_config(&from, err);
-    if (status == OCT_OK)
-        status = oct_hf_model_open(folder, &hf, err);
-    from.hf = hf;
-    if (status == OCT_OK)
-        status = check_tensors(&from, model, weights, err);
+    source from;
+    oct_status status = open_source(folder, weights, model, &from, err);
     for (int64_t i = 0; i < n && status == OCT_OK; i++)
         status = oct_held_read(params[i], read_param, &from, err);
     if (status == OCT_OK)
         read_biases(&from, model);
-    oct_hf_model_close(hf);
+    oct_hf_model_close((oct_hf_model *)(uintptr_t)from.hf);
     if (status == OCT_OK)
         oct_model_changed(model);
+    return status;
+}
+
+static oct_status visit_values(const source *from, const oct_param *param, oct_hf_visit visit,
+                               void *user, oct_error *err) {
+    oct_param copy = *param;
+    copy.value = oct_malloc_array((size_t)oct_param_elements(param), sizeof *copy.value);
+    oct_status status = copy.value ? read_param(from, &copy, err) : oct_fail_memory(err);
+    if (status == OCT_OK)
+        status = visit(user, param, -1, copy.value, err);
+    oct_free(copy.value);
+    return status;
+}
+
+static oct_status visit_bias(const source *from, const oct_moe *moe, int64_t layer,
+                             oct_hf_visit visit, void *user, oct_error *err) {
+    char name[OCT_HF_MODULE_NAME_SIZE];
+    int64_t n = from->args->num_experts;
+    float *values = oct_calloc_array((size_t)n, sizeof *values);
+    if (!values)
+        return oct_fail_memory(err);
+    if (bias_name(from, moe, name) && oct_hf_model_find(from->hf, name))
+        read_tensor(from, name, n, values);
+    oct_status status = visit(user, NULL, layer, values, err);
+    oct_free(values);
+    return status;
+}
+
+oct_status oct_setup_visit_hf(const char *folder, const oct_model *model, oct_hf_visit visit,
+                              void *user, oct_error *err) {
+    int64_t n;
+    oct_param *const *params = oct_model_params(model, &n);
+    source from;
+    oct_status status = open_source(folder, OCT_HF_ANY_WEIGHTS, model, &from, err);
+    for (int64_t i = 0; i < n && status == OCT_OK; i++)
+        status = visit_values(&from, params[i], visit, user, err);
+    for (int64_t i = 0; i < from.args->n_layers && status == OCT_OK; i++)
+        if (oct_model_moe(model, i))
+            status = visit_bias(&from, oct_model_moe(model, i), i, visit, user, err);
+    oct_hf_model_close((oct_hf_model *)(uintptr_t)from.hf);
     return status;
 }

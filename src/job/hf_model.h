@@ -24,4 +24,12 @@ typedef enum oct_hf_weights {
 oct_status oct_setup_parameters_from_hf(const char *folder, oct_hf_weights weights,
                                         oct_model *model, oct_error *err);
 
+/* Hands each parameter's values, as the call above would read them, to `visit`, one parameter at a
+ * time; the model stays as it is, and needn't have memory. Then the routers' biases, in `param`
+ * NULL with the layer's number. A status other than OCT_OK ends it. */
+typedef oct_status (*oct_hf_visit)(void *user, const oct_param *param, int64_t layer,
+                                   const float *values, oct_error *err);
+oct_status oct_setup_visit_hf(const char *folder, const oct_model *model, oct_hf_visit visit,
+                              void *user, oct_error *err);
+
 #endif

@@ -2,9 +2,9 @@
 #include "export/export_check.h"
 
 #include <octet/format.h>
-#include <string.h>
 
 #include "format/f16.h"
+#include "format/fp32.h"
 #include "nn/experts.h"
 #include "nn/linear.h"
 #include "nn/weights.h"
@@ -16,15 +16,15 @@ typedef struct checker {
     oct_weights *weights; /* of training's products */
 } checker;
 
+static bool same_bits(float a, float b) {
+    return oct_f32_bits(a) == oct_f32_bits(b);
+}
+
 /* Whether it is what `value` became in one of the dtypes of tensors in high precision. */
 static bool is_rounded(float got, float value, bool exact) {
-    if (memcmp(&got, &value, sizeof got) == 0)
-        return true;
-    if (exact)
-        return false;
-    float bf16 = oct_bf16_decode(oct_bf16_encode(value));
-    float f16 = oct_f16_decode(oct_f16_encode(value));
-    return memcmp(&got, &bf16, sizeof got) == 0 || memcmp(&got, &f16, sizeof got) == 0;
+    return same_bits(got, value) ||
+           (!exact && (same_bits(got, oct_bf16_decode(oct_bf16_encode(value))) ||
+                       same_bits(got, oct_f16_decode(oct_f16_encode(value)))));
 }
 
 static oct_status fail_at(const checker *c, const char *name, int64_t i, oct_error *err) {

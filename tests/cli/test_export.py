@@ -5,10 +5,12 @@ import math
 import os
 import signal
 import struct
+import subprocess
 import time
 
 import safetensors_file
 from program import OCTET, main
+from ranks import ENV, MPIRUN
 from training import Training
 
 SAVE = ["train", "job.toml", "--checkpoint.enable"]
@@ -244,6 +246,14 @@ class Exports(Training):
             tensors = self.exported("--format", "mxfp8", source=folder, name=folder + "-out")
             self.assertEqual({t[0] for t in tensors.values()}, {"F8_E4M3", "U8", dtype})
             self.assertEqual(self.json_of(folder + "-out", "config.json")["torch_dtype"], name)
+        # In high precision again it is what codes and scales mean.
+        for name, (_, shape, content) in self.exported(source="mxfp8", name="high").items():
+            dtype, _, codes = self.tensors_of("mxfp8")[name]
+            self.assertEqual(len(content), 4 * math.prod(shape))
+            if dtype == "F8_E4M3":
+                scales = self.tensors_of("mxfp8")[name + "_scale_inv"][2]
+                means = [math.ldexp(math.copysign(e4m3(c & 127), 127.5 - c), scales[i // 32] - 127) for i, c in enumerate(codes)]
+                self.assertEqual(safetensors_file.floats(content), tuple(means))
         # octet starts from each, and says so.
         self.accepted(["train", "job.toml", "--checkpoint.enable", "--job.dump_folder=again", "--optimizer.lr=0", "--training.steps=1",
                        "--checkpoint.initial_load_path=mxfp8", "--checkpoint.initial_load_in_hf",
@@ -342,6 +352,21 @@ class Exports(Training):
             self.accepted(hf + ["--checkpoint.last_save_model_only", f"--checkpoint.export_dtype={dtype}", f"--job.dump_folder={dtype}"])
             self.assertEqual({t[0] for t in self.tensors_of(f"{dtype}/checkpoint/step-4-hf").values()}, {held})
             self.assertEqual({t[0] for t in self.trained(dtype).values()}, {"BF16" if held == "BF16" else "F32"})
+
+    def test_given_several_processes_the_first_exports_what_they_saved(self):
+        if not MPIRUN:
+            self.skipTest("no mpirun")
+        moe = ["--model.name=qwen3", "--model.flavor=demo_moe", "--model.args.num_experts=4", "--model.args.moe_inter_dim=32",
+               "--model.args.head_dim=16", "--model.args.load_balance_coeff=0", "--model.converters=npu_gmm",
+               "--parallelism.expert_parallel_degree=2"]
+        for folder, args in (("out", []), ("experts", moe)):
+            result = subprocess.run(MPIRUN + ["-n", "2", OCTET] + SAVE + ["--checkpoint.last_save_in_hf", f"--job.dump_folder={folder}"]
+                                    + args, cwd=self.folder, env=ENV, text=True, capture_output=True, timeout=120)
+            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+            self.assertEqual(result.stdout.count("Exported "), 1)
+            tensors = self.tensors_of(f"{folder}/checkpoint/step-4-hf")
+            self.assertEqual(self.exported(source=folder, name=folder + "-hf"), tensors)
+        self.assertEqual(self.tensors_of("out-hf"), self.expected())
 
     def test_given_a_model_without_words_a_last_save_in_hf_is_refused_before_it_trains(self):
         hf = SAVE + ["--checkpoint.last_save_in_hf", "--job.dump_folder=new"]

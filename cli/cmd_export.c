@@ -44,10 +44,12 @@ static oct_status read_options(const export_options *options, oct_export_request
     oct_error cause = {0};
     if (oct_export_format_parse(options->format, &request->format, &cause) != OCT_OK)
         return oct_fail(err, OCT_INVALID, "--format: %s", cause.message);
-    if (options->recipe && request->format == OCT_EXPORT_HF)
+    bool high = request->format == OCT_EXPORT_HF || request->format == OCT_EXPORT_DCP;
+    if (options->recipe && high)
         return oct_fail(err, OCT_INVALID,
-                        "--recipe: the format hf has all weights in high precision, where no "
-                        "recipe acts; expected it with compressed-tensors, modelopt or mxfp8");
+                        "--recipe: the format %s has all weights in high precision, where no "
+                        "recipe acts; expected it with compressed-tensors, modelopt or mxfp8",
+                        oct_export_format_name(request->format));
     request->dtype = options->dtype;
     return options->shard_size ? read_size(options->shard_size, &request->max_shard_bytes, err)
                                : OCT_OK;
@@ -57,7 +59,7 @@ static void print_summary(const char *target, const oct_export_request *request,
                           const oct_export_summary *s) {
     double mib = (double)s->n_bytes / 0x1p20;
     printf("%s: %" PRId64 " tensors, %.2f MiB", target, s->n_tensors, mib);
-    if (request->format != OCT_EXPORT_HF)
+    if (request->format != OCT_EXPORT_HF && request->format != OCT_EXPORT_DCP)
         printf(", %" PRId64 " weights in MXFP8, %" PRId64 " kept high", s->n_quantized, s->n_high);
     printf("; read back, every byte is the same\n");
 }
@@ -99,8 +101,8 @@ oct_status cli_export(int argc, char **argv, oct_error *err) {
     export_options values = {.format = "hf"};
     const cli_option options[] = {
         {"format", CLI_NAME, &values.format, "NAME",
-         "hf (high precision), or MXFP8 as compressed-tensors, modelopt or mxfp8 have it; "
-         "default: hf",
+         "hf (high precision), MXFP8 as compressed-tensors, modelopt or mxfp8 have it, or dcp "
+         "(torchtitan's own); default: hf",
          0, 0},
         {"dtype", CLI_NAME, &values.dtype, "NAME",
          "float32, bfloat16 or float16 of what is in high precision; default: "

@@ -11,7 +11,8 @@
 static const char *const names[] = {[OCT_EXPORT_HF] = "hf",
                                     [OCT_EXPORT_COMPRESSED_TENSORS] = "compressed-tensors",
                                     [OCT_EXPORT_MODELOPT] = "modelopt",
-                                    [OCT_EXPORT_MXFP8] = "mxfp8"};
+                                    [OCT_EXPORT_MXFP8] = "mxfp8",
+                                    [OCT_EXPORT_DCP] = "dcp"};
 
 const char *oct_export_format_name(oct_export_format format) {
     return names[format];
@@ -29,7 +30,7 @@ oct_status oct_export_format_parse(const char *name, oct_export_format *format, 
                         "write; expected hf, which has them in high precision");
     const char *nearest = oct_nearest_name(name, names, OCT_N_EXPORT_FORMATS);
     return oct_fail(err, OCT_INVALID,
-                    "unknown format; expected hf, compressed-tensors, modelopt or mxfp8; got "
+                    "unknown format; expected hf, compressed-tensors, modelopt, mxfp8 or dcp; got "
                     "'%.80s'%s%s%s",
                     name, nearest ? " (nearest: " : "", nearest ? nearest : "", nearest ? ")" : "");
 }

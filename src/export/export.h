@@ -20,6 +20,7 @@ typedef enum oct_export_format {
     OCT_EXPORT_COMPRESSED_TENSORS, /* three dialects of MXFP8: F8_E4M3 codes, one E8M0 byte for */
     OCT_EXPORT_MODELOPT,           /* each 32 elements of a row (N, ceil(K/32)) */
     OCT_EXPORT_MXFP8,
+    OCT_EXPORT_DCP, /* torchtitan's own: torch.distributed.checkpoint, octet's names and order */
     OCT_N_EXPORT_FORMATS
 } oct_export_format;
 const char *oct_export_format_name(oct_export_format format); /* "compressed-tensors", ... */
@@ -34,8 +35,8 @@ typedef struct oct_export {
                                  that is one of these three */
     size_t max_shard_bytes;   /* of a file; 0: 5 GiB */
     const oct_model *model;   /* whole, of one process */
-    const oct_plan *plan;     /* what is in 8 bits, by which recipe; not used with HF */
-    const char *config;       /* the text of config.json but for the quantization */
+    const oct_plan *plan;     /* what is in 8 bits, by which recipe; not used with DCP */
+    const char *config;       /* the text of config.json but for the quantization; NULL with DCP */
     const oct_checkpoint_file *files; /* further ones, as they are */
     size_t n_files;
     /* A last look at the folder under its temporary name; NULL: none. */
@@ -51,16 +52,13 @@ typedef struct oct_export_summary {
     size_t n_bytes;              /* of tensor data */
 } oct_export_summary;
 
-/* What can be said before a file is written: OCT_INVALID for a recipe that the format can't hold,
- * a plan that converts nothing, a router bias that the family has no tensor for. */
-oct_status oct_export_check(const oct_export *e, oct_error *err);
-
 /* Whether a folder of this name can be made: OCT_INVALID, if it exists or is no name of one. */
 oct_status oct_export_check_target(const char *target, oct_error *err);
 
 /* Writes the folder `target`, which mustn't exist; parents are made. What an export that was killed
- * left beside it is removed. OCT_INVALID: as oct_export_check says, a path that can't be, a value
- * that the dtype can't hold; OCT_FAILED: the disk, or options.stop. Nothing is left then. One
+ * left beside it is removed. OCT_INVALID: a recipe that the format can't hold, a plan that
+ * converts nothing, a router's bias that the family has no tensor for, a path that can't be, a
+ * value that the dtype can't hold; OCT_FAILED: the disk, or options.stop. Nothing is left then. One
  * thread at a time; kernels bring their own. */
 oct_status oct_export_write(const oct_export *e, const char *target, oct_export_summary *summary,
                             oct_error *err);

@@ -78,13 +78,15 @@ static oct_status keep_dtypes(parts *p, oct_error *err) {
 static oct_status choose_dtype(parts *p, const oct_export_request *request, oct_error *err) {
     if (request->dtype)
         return find_dtype(request->dtype, p, err);
-    if (!p->from->checkpoint)
+    if (!p->from->checkpoint && request->format != OCT_EXPORT_DCP)
         return keep_dtypes(p, err);
     const oct_job *job = &p->from->job;
     bool said = oct_job_is_set(job, "checkpoint.export_dtype");
     oct_job_dtype as_trained = job->training.mixed_precision_param;
     return find_dtype(
-        dtypes[request->format == OCT_EXPORT_HF || said ? job->checkpoint.export_dtype : as_trained]
+        dtypes[said || request->format == OCT_EXPORT_HF || request->format == OCT_EXPORT_DCP
+                   ? job->checkpoint.export_dtype
+                   : as_trained]
             .name,
         p, err);
 }
@@ -216,10 +218,11 @@ static oct_status prepare(parts *p, const oct_export_request *request, oct_error
                         .max_shard_bytes = request->max_shard_bytes,
                         .stop = request->stop,
                         .stop_user = request->stop_user};
+    bool hf = request->format != OCT_EXPORT_DCP;
     oct_status status = choose_dtype(p, request, err);
-    if (status == OCT_OK)
+    if (status == OCT_OK && hf)
         status = put_words(p, err);
-    if (status == OCT_OK)
+    if (status == OCT_OK && hf)
         status = read_files(p, err);
     if (status == OCT_OK)
         status = read_model(p, err);
@@ -230,7 +233,7 @@ static oct_status prepare(parts *p, const oct_export_request *request, oct_error
     p->e.config = p->config.text;
     p->e.files = p->files.files;
     p->e.n_files = p->files.n;
-    p->e.check = check_folder;
+    p->e.check = hf ? check_folder : NULL;
     p->e.check_user = &p->e;
     return OCT_OK;
 }

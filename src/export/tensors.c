@@ -7,10 +7,9 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
-#include "format/f16.h"
+#include "export/values.h"
 #include "nn/experts.h"
 #include "nn/linear.h"
-#include "op/elementwise.h"
 
 /* ---- what is in 8 bits ---- */
 
@@ -232,33 +231,6 @@ static const float *values_of(const oct_export_tensor *tensor) {
     return param->value + tensor->expert * slice;
 }
 
-static oct_status put_halves(const oct_export_tensor *tensor, const float *from, int64_t n,
-                             uint16_t *to, oct_error *err) {
-    for (int64_t i = 0; i < n; i++) {
-        if (!(fabsf(from[i]) <= OCT_F16_MAX))
-            return oct_fail(err, OCT_INVALID,
-                            "%s: element %lld is %g; expected at most 65504, the largest float16; "
-                            "bfloat16 or float32 hold it",
-                            tensor->name, (long long)i, (double)from[i]);
-        to[i] = oct_f16_encode(from[i]);
-    }
-    return OCT_OK;
-}
-
-static oct_status put_values(const oct_export_tensor *tensor, const float *from, void *to,
-                             oct_error *err) {
-    int64_t n = elements(tensor);
-    if (tensor->dtype == OCT_F16)
-        return put_halves(tensor, from, n, to, err);
-    oct_tensor x = oct_tensor_1d(OCT_F32, n, (void *)(uintptr_t)from);
-    oct_tensor y = oct_tensor_1d(tensor->dtype, n, to);
-    if (tensor->dtype == OCT_F32)
-        memcpy(to, from, (size_t)n * sizeof *from);
-    else if (oct_cast(&x, &y) != OCT_OK)
-        return oct_fail_memory(err);
-    return OCT_OK;
-}
-
 /* As the products of training have them: the quantizer's codes, or its scales, one a row also where
  * rows share them. */
 static oct_status put_quantized(const oct_export_tensor *tensor, const float *from, uint8_t *to,
@@ -310,7 +282,8 @@ oct_status oct_export_tensor_make(const oct_export_tensor *tensor, void *to, oct
     if (e->stop && e->stop(e->stop_user))
         return oct_fail(err, OCT_FAILED, "the export was stopped");
     if (tensor->part == OCT_PART_VALUES)
-        status = put_values(tensor, values, to, err);
+        status =
+            oct_export_put_values(tensor->name, values, elements(tensor), tensor->dtype, to, err);
     else
         status = put_quantized(tensor, values, to, err);
     return status ? status : permute(tensor, to, err);

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/fs.h"
+#include "export/dcp.h"
 #include "export/dialect.h"
 #include "export/folder.h"
 #include "export/tensors.h"
@@ -147,13 +148,6 @@ static oct_status read_back(const oct_export_tensors *t, const char *folder, oct
 
 /* ---- all of it ---- */
 
-oct_status oct_export_check(const oct_export *e, oct_error *err) {
-    oct_export_tensors tensors;
-    oct_status status = oct_export_tensors_list(e, &tensors, err);
-    oct_export_tensors_free(&tensors);
-    return status;
-}
-
 oct_status oct_export_check_target(const char *target, oct_error *err) {
     return oct_new_folder_check(target, err);
 }
@@ -170,20 +164,26 @@ static oct_status fill(const oct_export *e, oct_export_tensors *t, const char *f
     return status;
 }
 
-oct_status oct_export_write(const oct_export *e, const char *target, oct_export_summary *summary,
-                            oct_error *err) {
+static oct_status write_hf(const oct_export *e, const char *folder, oct_export_summary *summary,
+                           oct_error *err) {
     oct_export_tensors tensors;
-    oct_new_folder folder = {0};
     oct_status status = oct_export_tensors_list(e, &tensors, err);
     if (status == OCT_OK)
-        status = oct_new_folder_begin(target, &folder, err);
+        status = fill(e, &tensors, folder, err);
+    *summary = tensors.summary;
+    oct_export_tensors_free(&tensors);
+    return status;
+}
+
+oct_status oct_export_write(const oct_export *e, const char *target, oct_export_summary *summary,
+                            oct_error *err) {
+    oct_new_folder folder = {0};
+    oct_status status = oct_new_folder_begin(target, &folder, err);
     if (status == OCT_OK)
-        status = fill(e, &tensors, folder.temporary, err);
+        status = e->format == OCT_EXPORT_DCP ? oct_dcp_write(e, folder.temporary, summary, err)
+                                             : write_hf(e, folder.temporary, summary, err);
     if (status == OCT_OK)
         status = oct_new_folder_publish(&folder, err);
-    if (status == OCT_OK)
-        *summary = tensors.summary;
     oct_new_folder_end(&folder);
-    oct_export_tensors_free(&tensors);
     return status;
 }

@@ -8,6 +8,7 @@ import struct
 import subprocess
 import time
 
+import dcp_folder
 import safetensors_file
 from program import OCTET, main
 from ranks import ENV, MPIRUN
@@ -352,6 +353,32 @@ class Exports(Training):
             self.accepted(hf + ["--checkpoint.last_save_model_only", f"--checkpoint.export_dtype={dtype}", f"--job.dump_folder={dtype}"])
             self.assertEqual({t[0] for t in self.tensors_of(f"{dtype}/checkpoint/step-4-hf").values()}, {held})
             self.assertEqual({t[0] for t in self.trained(dtype).values()}, {"BF16" if held == "BF16" else "F32"})
+
+    def test_given_the_format_of_torchtitan_its_names_and_chunks_hold_the_masters(self):
+        names = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
+        self.accepted(SAVE)
+        self.accepted(["export", "out", "dcp", "--format", "dcp"])
+        trained = {n: (names[d], s, c) for n, (d, s, c) in self.trained().items()}
+        self.assertEqual({n: t[:3] for n, t in dcp_folder.read(self.path("dcp")).items()}, trained)
+        self.assertEqual(sorted(os.listdir(self.path("dcp"))), [".metadata", "__0_0.distcp"])
+        self.accepted(["export", "out", "chunks", "--format", "dcp", "--shard-size", "20KB"])
+        chunks = dcp_folder.read(self.path("chunks"))
+        self.assertEqual({n: t[:3] for n, t in chunks.items()}, trained)
+        self.assertEqual(chunks["tok_embeddings.weight"][3], 5)  # 320 rows of 256 bytes, 78 in 20000
+        for dtype, pack in (("bfloat16", lambda x: struct.pack("<H", to_bf16(x))), ("float16", lambda x: struct.pack("<e", x))):
+            self.accepted(["export", "out", dtype, "--format", "dcp", "--dtype", dtype])
+            self.assertEqual({n: t[:3] for n, t in dcp_folder.read(self.path(dtype)).items()},
+                             {n: (dtype, s, b"".join(map(pack, safetensors_file.floats(c)))) for n, (_, s, c) in trained.items()})
+        self.refused(["export", "out", "new", "--format", "dcp", "--recipe", "mxfp8"], "--recipe: the format dcp")
+        # A tied head is there twice, a router's bias in fp32.
+        self.accepted(SAVE + ["--model.name=qwen3", "--model.flavor=demo_moe", "--model.args.num_experts=4", "--model.args.head_dim=16",
+                              "--model.args.moe_inter_dim=32", "--model.args.enable_weight_tying=true", "--job.dump_folder=tied"])
+        self.accepted(["export", "tied", "tied-dcp", "--format", "dcp", "--dtype", "bfloat16"])
+        tied = dcp_folder.read(self.path("tied-dcp"))
+        self.assertEqual(tied["output.weight"], tied["tok_embeddings.weight"])
+        self.assertEqual(tied["layers.1.moe.expert_bias"][:2], ("float32", [4]))
+        self.assertEqual(tied["layers.1.moe.experts.w1"][:2], ("bfloat16", [4, 32, 64]))
+        self.assertEqual(set(tied), set(self.trained("tied")) | {"output.weight"})
 
     def test_given_several_processes_the_first_exports_what_they_saved(self):
         if not MPIRUN:

@@ -65,9 +65,8 @@ static void expect_nothing(const scene *s) {
     assert_false(oct_path_exists(temporary));
 }
 
-static void given_memory_that_ends_anywhere_an_export_fails_and_leaves_nothing(void **state) {
-    const scene *s = *state;
-    const oct_export_request request = {.format = OCT_EXPORT_MODELOPT};
+static void run_out_of_memory(const scene *s, oct_export_format format) {
+    const oct_export_request request = {.format = format};
     oct_export_summary summary;
     oct_status status = OCT_NO_MEMORY;
     int64_t n_failed = 0;
@@ -87,6 +86,12 @@ static void given_memory_that_ends_anywhere_an_export_fails_and_leaves_nothing(v
     }
     assert_true(n_failed > 50);
     assert_true(oct_path_is_folder(s->target));
+    assert_int_equal(oct_remove_tree(s->target, NULL), OCT_OK);
+}
+
+static void given_memory_that_ends_anywhere_an_export_fails_and_leaves_nothing(void **state) {
+    run_out_of_memory(*state, OCT_EXPORT_MODELOPT);
+    run_out_of_memory(*state, OCT_EXPORT_DCP);
 }
 
 static int stop_at_third(void *n_asked) {
@@ -108,7 +113,7 @@ static void given_a_stop_between_tensors_an_export_leaves_nothing(void **state) 
 /* The check that comes before the folder gets its name, asked again after one value has changed. */
 static void given_any_other_value_the_check_of_an_export_names_its_tensor(void **state) {
     const scene *s = *state;
-    for (int format = 0; format < OCT_N_EXPORT_FORMATS; format++) {
+    for (int format = 0; format < OCT_EXPORT_DCP; format++) {
         const oct_export_request request = {.format = (oct_export_format)format,
                                             .dtype = format % 2 ? "bfloat16" : "float32"};
         const oct_export e = {.format = request.format,

@@ -8,7 +8,7 @@ OCTET_PEER_PYTHON names interpreters with torch and transformers, separated by c
 one with transformers 4 and one with 5, and for the quantized ones any with compressed-tensors.
 
 1. octet trains a small model of each family and exports it; transformers must find every tensor, no other, agree on fp32
-   logits within 1e-5 and go on greedily with the same 64 tokens.
+   logits within 1e-5 and go on greedily with the same 64 tokens; torch.distributed.checkpoint loads the masters from dcp.
 2. transformers makes a model of every family and spelling (hf_peers.py has the list); octet exports the folder, and what
    comes back has the same tensors bit for bit, the same logits, and a config.json that means the same; also by way of a job
    that loads it and trains nothing.
@@ -95,6 +95,19 @@ training: {lr: 0, train_iters: 1, micro_batch_size: 2, save: "%(out)s", save_int
 
 
 # ---- under transformers ----
+
+def load_dcp(folder):
+    """Each folder named in `work` as torch.distributed.checkpoint loads it, to a safetensors file."""
+    import torch
+    import torch.distributed.checkpoint as dcp
+    from safetensors.torch import save_file
+    quiet()
+    for name in json.loads((folder / "work").read_text())["dcp"]:
+        metadata = dcp.FileSystemReader(folder / name).read_metadata()
+        state = {key: torch.empty(t.size, dtype=t.properties.dtype) for key, t in metadata.state_dict_metadata.items()}
+        dcp.load(state, checkpoint_id=folder / name)
+        save_file(state, folder / (name + ".loaded"))
+
 
 def quiet():
     import warnings
@@ -359,6 +372,30 @@ def check_greedy(octet, model, ids):
     octet.failures.demand(same, f"{model.name}: other tokens: {continued} and {ids}")
 
 
+def check_dcp(octet, python):
+    """Chunks of a few rows too; a tied head is in torchtitan's files twice."""
+    folder, demand, work = octet.folder, octet.failures.demand, []
+    for name in TRAINED:
+        for size in ("20KB", "5GB"):
+            octet("export", folder / "runs" / name, f"{name} dcp {size}", "--format", "dcp", "--shard-size", size)
+            work.append((name, f"{name} dcp {size}"))
+    (folder / "work").write_text(json.dumps(dict(dcp=[export for _, export in work])))
+    good, why = run_peer(python, "--dcp", folder)
+    demand(good, f"{python}: dcp: {why}")
+    n_same = 0
+    for name, export in work if good else []:
+        ours = {}
+        for file in (folder / "runs" / name / "checkpoint" / "step-12").glob("model-*.safetensors"):
+            ours.update(tensors_of(file))
+        if "tied" in name:
+            ours["output.weight"] = ours["tok_embeddings.weight"]
+        same = ours == tensors_of(folder / (export + ".loaded"))
+        n_same += same
+        demand(same, f"{export}: torch.distributed.checkpoint loads others")
+        subprocess.run(["rm", "-r", folder / export], check=True)
+    print(f"  torch.distributed.checkpoint: {n_same} of {len(work)} folders the same")
+
+
 def check_round_trips(octet, python, prompt):
     folder, demand, pairs = octet.folder, octet.failures.demand, []
     good, why = run_peer(python, "--make", folder)
@@ -444,7 +481,7 @@ def compare_weights(octet, work, opened):
 
 
 def main():
-    stages = {"--make": make, "--read": read, "--decompress": decompress}
+    stages = {"--dcp": load_dcp, "--make": make, "--read": read, "--decompress": decompress}
     if sys.argv[1] in stages:
         stages[sys.argv[1]](pathlib.Path(sys.argv[2]))
         return 0
@@ -464,6 +501,7 @@ def main():
         for python in readers:
             print(python)
             check_trained(octet, os.path.abspath(sys.argv[2]), python, exports, prompt)
+            check_dcp(octet, python)
             with tempfile.TemporaryDirectory() as second:
                 other = Octet(octet.program, pathlib.Path(second), failures)
                 prepare(other)

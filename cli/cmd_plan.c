@@ -9,7 +9,7 @@
 #include "config/together.h"
 #include "options.h"
 #include "terminal.h"
-#include "job/conversion.h"
+#include "job/build.h"
 #include "job/model_source.h"
 #include "job/ranks.h"
 #include "job/setup.h"
@@ -159,28 +159,20 @@ static oct_status print_plan(const oct_plan *plan, const oct_model_args *args, c
 
 static oct_status plan(const oct_job *job, const oct_model_args *args, bool json, int64_t ranks,
                        oct_error *err) {
-    oct_model *model = NULL;
-    oct_conversion *conversion = NULL;
+    oct_job_parts parts = {0};
     oct_wire wire;
     oct_job_log_notes(job);
-    oct_status status = oct_model_create(args, OCT_PARAMS_SHAPES_ONLY, &model, err);
-    if (status == OCT_OK)
-        status = oct_setup_recompute(job, model, err);
-    if (status == OCT_OK)
-        status = oct_setup_frozen(job, model, err);
-    if (status == OCT_OK)
-        status = oct_conversion_create(job, model, &conversion, err);
+    oct_status status = oct_job_build(job, args, OCT_PARAMS_SHAPES_ONLY, &parts, err);
     /* The plan may be for another machine. */
     oct_error here = {0};
-    if (status == OCT_OK && oct_conversion_check(conversion, &here) != OCT_OK)
+    if (status == OCT_OK && oct_conversion_check(parts.conversion, &here) != OCT_OK)
         oct_log_warning("octet train refuses this job on this machine: %s", here.message);
     if (status == OCT_OK)
-        status = oct_ranks_plan_wire(job, model, oct_conversion_plan(conversion),
+        status = oct_ranks_plan_wire(job, parts.model, oct_conversion_plan(parts.conversion),
                                      n_ranks_of(job, ranks), &wire, err);
     if (status == OCT_OK)
-        status = print_plan(oct_conversion_plan(conversion), args, &wire, json, err);
-    oct_model_destroy(model);
-    oct_conversion_destroy(conversion);
+        status = print_plan(oct_conversion_plan(parts.conversion), args, &wire, json, err);
+    oct_job_parts_free(&parts);
     return status;
 }
 

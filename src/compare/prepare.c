@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "compare/folders.h"
 #include "config/together.h"
-#include "job/conversion.h"
+#include "job/build.h"
 #include "job/ranks.h"
 #include "job/setup.h"
 #include "job/variant.h"
@@ -44,21 +44,15 @@ static oct_status read_recipes(oct_comparison *c, const char *text, oct_error *e
 /* What the recipe converts of the model, as training will; of shapes alone. */
 static oct_status check_conversion(const oct_job *job, oct_error *err) {
     oct_model_args args;
-    oct_model *model = NULL;
-    oct_conversion *conversion = NULL;
+    oct_job_parts parts = {0};
     oct_status status = oct_ranks_check_fit(job, 1, err);
     if (status == OCT_OK)
         status = oct_setup_model_args(job, &args, err);
     if (status == OCT_OK)
-        status = oct_model_create(&args, OCT_PARAMS_SHAPES_ONLY, &model, err);
+        status = oct_job_build(job, &args, OCT_PARAMS_SHAPES_ONLY, &parts, err);
     if (status == OCT_OK)
-        status = oct_setup_frozen(job, model, err);
-    if (status == OCT_OK)
-        status = oct_conversion_create(job, model, &conversion, err);
-    if (status == OCT_OK)
-        status = oct_conversion_check(conversion, err);
-    oct_model_destroy(model);
-    oct_conversion_destroy(conversion);
+        status = oct_conversion_check(parts.conversion, err);
+    oct_job_parts_free(&parts);
     return status;
 }
 

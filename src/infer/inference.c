@@ -14,6 +14,7 @@
 #include "base/rng.h"
 #include "base/strbuf.h"
 #include "data/dataset.h"
+#include "job/build.h"
 #include "job/setup.h"
 #include "infer/strided.h"
 #include "infer/validate.h"
@@ -44,25 +45,21 @@ static oct_status read_histories(const oct_inference *inference, const oct_check
 static oct_status create_model(oct_inference *inference, const oct_model_source *from,
                                int64_t max_len, oct_error *err) {
     const oct_job *job = &from->job;
+    oct_job_parts parts = {0}; /* owned by the inference, whatever the status */
     oct_model_args args = from->args;
     args.max_seq_len = oct_max_i64(args.max_seq_len, max_len);
     oct_status status = oct_model_args_resolve(&args, err);
     if (status == OCT_OK)
-        status = oct_model_create(&args, OCT_PARAMS_ALLOCATED, &inference->model, err);
+        status = oct_job_build(job, &args, OCT_PARAMS_ALLOCATED, &parts, err);
     if (status == OCT_OK)
-        status = oct_model_source_read(from, inference->model, err);
+        status = oct_model_source_read(from, parts.model, err);
     if (status == OCT_OK)
-        status = oct_conversion_create(job, inference->model, &inference->conversion, err);
-    if (status == OCT_OK)
-        status = oct_conversion_apply(inference->conversion, err);
-    if (status == OCT_OK)
-        status = read_histories(inference, from->checkpoint, err);
-    if (status != OCT_OK)
-        return status;
-    if (oct_weights_create(&inference->weights) != OCT_OK ||
-        oct_step_create(inference->weights, oct_setup_activation(job), &inference->step) != OCT_OK)
-        return oct_fail_memory(err);
-    return OCT_OK;
+        status = oct_job_equip(job, &parts, err);
+    inference->model = parts.model;
+    inference->conversion = parts.conversion;
+    inference->weights = parts.weights;
+    inference->step = parts.step;
+    return status ? status : read_histories(inference, from->checkpoint, err);
 }
 
 /* The checkpoint's own copy, which moves with it; older ones have an absolute path instead. */

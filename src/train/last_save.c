@@ -32,7 +32,7 @@ static oct_status check_words(const oct_trainer *t, oct_error *err) {
     char *origin = oct_setup_hf_config_path(t->job);
     oct_strbuf config = {0}, why = {0};
     oct_status status =
-        oct_hf_words_put(oct_model_get_args(t->model), origin, "float32", &config, &why, err);
+        oct_hf_words_put(oct_model_get_args(t->parts.model), origin, "float32", &config, &why, err);
     if (status == OCT_OK && (config.failed || why.failed))
         status = oct_fail_memory(err);
     if (status == OCT_OK && !config.length)
@@ -45,7 +45,7 @@ static oct_status check_words(const oct_trainer *t, oct_error *err) {
 
 /* A bias that training moves has no tensor in some models' files. */
 static oct_status check_biases(const oct_trainer *t, oct_error *err) {
-    const oct_model_args *args = oct_model_get_args(t->model);
+    const oct_model_args *args = oct_model_get_args(t->parts.model);
     if (args->family != OCT_MODEL_QWEN3 || args->num_experts == 0 || args->load_balance_coeff == 0)
         return OCT_OK;
     return oct_fail(err, OCT_INVALID,

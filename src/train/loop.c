@@ -193,7 +193,7 @@ static oct_status open_metrics(const oct_trainer *t, oct_metrics *metrics, oct_e
         return OCT_OK;
     return oct_metrics_open(job, t->resumed_own ? t->steps_done : -1,
                             takes_over ? OCT_METRICS_DROP : OCT_METRICS_KEEP, t->options.colour,
-                            oct_model_flops_per_token(t->model, t->S), metrics, err);
+                            oct_model_flops_per_token(t->parts.model, t->S), metrics, err);
 }
 
 oct_status oct_trainer_run(oct_trainer *t, oct_error *err) {

@@ -185,7 +185,7 @@ static oct_status compare_jobs(const oct_trainer *t, const oct_checkpoint *from,
     json_t *state = json_loads(oct_checkpoint_state(from), 0, NULL);
     oct_status status = OCT_OK;
     if (oct_model_record_read(from, has_job ? &before : NULL, &model, &why) == OCT_OK)
-        status = oct_model_record_check(t->job, oct_model_get_args(t->model), &model,
+        status = oct_model_record_check(t->job, oct_model_get_args(t->parts.model), &model,
                                         oct_checkpoint_path(from), OCT_RECORD_RESUME, err);
     else
         oct_log_warning("whether the model is the checkpoint's can't be told: %s", why.message);
@@ -285,7 +285,7 @@ static oct_status compare_initial(const oct_trainer *t, oct_error *err) {
         return OCT_OK;
     bool has_job = oct_variant_load_saved(from, NULL, &before, NULL) == OCT_OK;
     if (oct_model_record_read(from, has_job ? &before : NULL, &model, NULL) == OCT_OK)
-        status = oct_model_record_check(t->job, oct_model_get_args(t->model), &model, path,
+        status = oct_model_record_check(t->job, oct_model_get_args(t->parts.model), &model, path,
                                         OCT_RECORD_WEIGHTS, err);
     oct_job_free(&before);
     oct_checkpoint_close(from);
@@ -300,7 +300,7 @@ oct_status oct_trainer_resume(oct_trainer *t, oct_error *err) {
     if (status == OCT_OK)
         status = read_state(t, from, err);
     if (status == OCT_OK)
-        status = oct_setup_parameters_from_checkpoint(from, t->model, err);
+        status = oct_setup_parameters_from_checkpoint(from, t->parts.model, err);
     if (status == OCT_OK)
         status = read_optimizer(t, from, err);
     if (status == OCT_OK) {

@@ -52,7 +52,7 @@ static int put_sources(const oct_trainer *t, json_t *state) {
 
 static int put_model(const oct_trainer *t, json_t *state) {
     oct_strbuf text = {0};
-    oct_model_record_put(oct_model_get_args(t->model), &text);
+    oct_model_record_put(oct_model_get_args(t->parts.model), &text);
     json_t *record = text.failed ? NULL : json_loads(text.text, 0, NULL);
     oct_strbuf_free(&text);
     return json_object_set_new(state, "model", record);
@@ -99,7 +99,7 @@ static const char *state_name(oct_arena *arena, const char *of, const char *suff
 oct_safetensors_item *oct_trainer_optimizer_items(const oct_trainer *t, oct_arena *arena,
                                                   int64_t *n) {
     const oct_optimizer *o = t->optimizer;
-    const oct_plan *plan = oct_conversion_plan(t->conversion);
+    const oct_plan *plan = oct_conversion_plan(t->parts.conversion);
     size_t capacity = (size_t)(2 * o->n_params + plan->n_rows) + 1;
     oct_safetensors_item *items = oct_arena_alloc_array(arena, capacity, sizeof *items);
     *n = 0;
@@ -140,9 +140,9 @@ static oct_status round_item(oct_safetensors_item *item, oct_arena *arena) {
 /* The routers' biases: buffers of the model, always fp32. False when memory is refused. */
 static bool add_buffers(const oct_trainer *t, oct_arena *arena, oct_safetensors_item *items,
                         int64_t *n) {
-    const oct_model_args *args = oct_model_get_args(t->model);
+    const oct_model_args *args = oct_model_get_args(t->parts.model);
     for (int64_t i = 0; i < args->n_layers; i++) {
-        const oct_moe *moe = oct_model_moe(t->model, i);
+        const oct_moe *moe = oct_model_moe(t->parts.model, i);
         if (!moe)
             continue;
         const oct_tensor bias = oct_tensor_1d(OCT_F32, args->num_experts, moe->expert_bias);
@@ -156,8 +156,8 @@ static bool add_buffers(const oct_trainer *t, oct_arena *arena, oct_safetensors_
 
 /* The parameters, for export in the dtype that the job says, and the buffers. */
 static oct_safetensors_item *model_items(const oct_trainer *t, oct_arena *arena, int64_t *n) {
-    oct_param *const *params = oct_model_params(t->model, n);
-    size_t capacity = (size_t)*n + (size_t)oct_model_get_args(t->model)->n_layers;
+    oct_param *const *params = oct_model_params(t->parts.model, n);
+    size_t capacity = (size_t)*n + (size_t)oct_model_get_args(t->parts.model)->n_layers;
     bool half = is_model_only(t) && t->job->checkpoint.export_dtype == OCT_JOB_BFLOAT16;
     oct_safetensors_item *items = oct_arena_alloc_array(arena, capacity, sizeof *items);
     for (int64_t i = 0; i < *n && items; i++) {
@@ -181,7 +181,7 @@ typedef struct snapshot {
 static int64_t list_collected(const oct_trainer *t, oct_collected *list) {
     const oct_optimizer *o = t->optimizer;
     int64_t n_params, n = 0;
-    oct_param *const *params = oct_model_params(t->model, &n_params);
+    oct_param *const *params = oct_model_params(t->parts.model, &n_params);
     bool half = is_model_only(t) && t->job->checkpoint.export_dtype == OCT_JOB_BFLOAT16;
     for (int64_t i = 0; i < n_params; i++)
         list[n++] = (oct_collected){params[i], params[i]->value, half ? OCT_BF16 : OCT_F32, NULL};
@@ -198,7 +198,7 @@ static oct_status collect_items(oct_trainer *t, snapshot *s) {
     if (!s->collected)
         return OCT_NO_MEMORY;
     int64_t n_params, n = list_collected(t, s->collected);
-    oct_model_params(t->model, &n_params); /* buffers follow them: those are whole */
+    oct_model_params(t->parts.model, &n_params); /* buffers follow them: those are whole */
     for (int64_t i = 0; i < n; i++) {
         oct_safetensors_item *item = i < n_params
                                          ? &s->items[OCT_CHECKPOINT_MODEL][i]

@@ -1,4 +1,5 @@
-/* One training step, and validation: see trainer.h. trainer_create.c begins a run, loop.c runs it. */
+/* One training step, and validation: see trainer.h. trainer_create.c begins a run, loop.c runs it.
+ */
 #include "train/trainer.h"
 
 #include <math.h>
@@ -11,7 +12,7 @@
 #include "infer/validate.h"
 
 oct_model *oct_trainer_model(oct_trainer *t) {
-    return t->model;
+    return t->parts.model;
 }
 
 int64_t oct_trainer_steps_done(const oct_trainer *t) {
@@ -64,8 +65,9 @@ static oct_status accumulate(oct_trainer *t, int64_t n_valid, oct_loss_sum *tota
         int64_t at = i * t->B * t->S;
         double loss = 0;
         int64_t count = 0;
-        oct_status status = oct_model_train(t->model, t->step, t->B, t->S, t->tokens + at,
-                                            t->targets + at, grad_scale, &loss, &count);
+        oct_status status =
+            oct_model_train(t->parts.model, t->parts.step, t->B, t->S, t->tokens + at,
+                            t->targets + at, grad_scale, &loss, &count);
         if (status == OCT_NO_MEMORY)
             return oct_fail_memory(err);
         if (status != OCT_OK)
@@ -149,7 +151,7 @@ static oct_status reduce_step(oct_trainer *t, const oct_loss_sum *own, oct_step_
 
 /* The optimizer moves, and the run's state with it. */
 static oct_status finish_update(oct_trainer *t, oct_step_result *result, oct_error *err) {
-    const oct_plan *plan = oct_conversion_plan(t->conversion);
+    const oct_plan *plan = oct_conversion_plan(t->parts.conversion);
     result->lr = t->job->optimizer.lr * oct_schedule_factor(&t->schedule, t->steps_done);
     t->optimizer->adam.lr = result->lr;
     float grad_scale = oct_clip_factor(result->grad_norm, t->job->training.max_norm);
@@ -159,11 +161,11 @@ static oct_status finish_update(oct_trainer *t, oct_step_result *result, oct_err
         status = oct_ranks_reduce_amaxes(&t->ranks, plan, err);
     if (status != OCT_OK)
         return status;
-    status = oct_ranks_sum_routing(&t->ranks, t->model, err);
+    status = oct_ranks_sum_routing(&t->ranks, t->parts.model, err);
     if (status != OCT_OK)
         return status;
-    result->expert_load = oct_model_expert_load(t->model);
-    oct_model_update_routing(t->model);
+    result->expert_load = oct_model_expert_load(t->parts.model);
+    oct_model_update_routing(t->parts.model);
     oct_plan_end_step(plan);
     t->steps_done++;
     t->last_validation = (oct_validation){0};
@@ -216,8 +218,8 @@ oct_status oct_trainer_validate(oct_trainer *t, oct_validation *result, oct_erro
     if (!t->validation)
         return oct_fail(err, OCT_INVALID, "%s: expected true; got false",
                         oct_job_at(t->job, "validation.enable"));
-    const oct_evaluation evaluation = {.model = t->model,
-                                       .step = t->step,
+    const oct_evaluation evaluation = {.model = t->parts.model,
+                                       .step = t->parts.step,
                                        .dataset = t->validation,
                                        .batch_size = t->job->validation.local_batch_size,
                                        .n_sequences =

@@ -44,7 +44,7 @@ static oct_status create_batches(oct_trainer *t, oct_error *err) {
 
 static void log_size(const oct_trainer *t) {
     oct_strbuf n = {0};
-    oct_append_grouped(&n, oct_model_n_parameters(t->model));
+    oct_append_grouped(&n, oct_model_n_parameters(t->parts.model));
     if (!n.failed)
         oct_log_info("Model %s %s size: %s total parameters", t->job->model.name,
                      t->job->model.flavor, n.text);
@@ -102,28 +102,18 @@ static oct_status create_model(oct_trainer *t, oct_error *err) {
     if (status == OCT_OK)
         status = check_memory(t, &args, err);
     if (status == OCT_OK)
-        status = oct_model_create(
-            &args, t->ranks.n_ranks > 1 ? OCT_PARAMS_SHAPES_ONLY : OCT_PARAMS_ALLOCATED, &t->model,
-            err);
+        status = oct_job_build(job, &args,
+                               t->ranks.n_ranks > 1 ? OCT_PARAMS_SHAPES_ONLY : OCT_PARAMS_ALLOCATED,
+                               &t->parts, err);
     if (status != OCT_OK)
         return status;
     log_size(t);
-    status = oct_setup_recompute(job, t->model, err);
-    if (status == OCT_OK)
-        status = oct_setup_frozen(job, t->model, err);
-    if (status == OCT_OK)
-        status = oct_conversion_create(job, t->model, &t->conversion, err);
-    if (status == OCT_OK)
-        status = oct_conversion_apply(t->conversion, err);
+    status = oct_job_equip(job, &t->parts, err);
     if (status != OCT_OK)
         return status;
-    oct_conversion_warn(t->conversion);
-    if (oct_weights_create(&t->weights) != OCT_OK ||
-        oct_step_create(t->weights, oct_setup_activation(job), &t->step) != OCT_OK)
-        return oct_fail_memory(err);
-    t->step->gradient = oct_rules_gradient(oct_job_rules(job), oct_setup_activation(job));
-    return oct_ranks_shard(&t->ranks, job, t->model, oct_conversion_plan(t->conversion), t->step,
-                           err);
+    oct_conversion_warn(t->parts.conversion);
+    return oct_ranks_shard(&t->ranks, job, t->parts.model, oct_conversion_plan(t->parts.conversion),
+                           t->parts.step, err);
 }
 
 static oct_status claim(const oct_job *job, const char *key, const char *folder, oct_claim *claimed,
@@ -170,9 +160,9 @@ static oct_status open_folder(oct_trainer *t, oct_error *err) {
 /* Whether documents that share a window see each other. */
 static oct_status setup_documents(const oct_trainer *t, oct_error *err) {
     static const char *const keys[] = {"model.args.attn_mask_type", "model.flavor"};
-    bool block = oct_model_get_args(t->model)->attn_mask_type == OCT_ATTN_BLOCK_CAUSAL;
+    bool block = oct_model_get_args(t->parts.model)->attn_mask_type == OCT_ATTN_BLOCK_CAUSAL;
     oct_error cause = {0};
-    if (oct_setup_documents(t->tokenizer, t->model, &cause) != OCT_OK)
+    if (oct_setup_documents(t->tokenizer, t->parts.model, &cause) != OCT_OK)
         return oct_setup_fail_at(t->job, oct_job_blame(t->job, keys, sizeof keys / sizeof *keys),
                                  &cause, err);
     if (t->ranks.rank > 0)
@@ -180,7 +170,7 @@ static oct_status setup_documents(const oct_trainer *t, oct_error *err) {
     if (block)
         oct_log_info("Attention stays inside its document: attn_mask_type block_causal; token "
                      "%d ends a document",
-                     (int)oct_model_document_end(t->model));
+                     (int)oct_model_document_end(t->parts.model));
     else
         oct_log_info("Attention sees all of its window before it, other documents too: "
                      "attn_mask_type causal");
@@ -194,14 +184,14 @@ static oct_status read_files(oct_trainer *t, oct_error *err) {
         t->tokenizer ? oct_portable_read_tokenizer(oct_setup_tokenizer_path(t->job), &t->files, err)
                      : OCT_OK;
     if (status == OCT_OK)
-        status =
-            oct_portable_put_words(oct_model_get_args(t->model), origin, "float32", &t->files, err);
+        status = oct_portable_put_words(oct_model_get_args(t->parts.model), origin, "float32",
+                                        &t->files, err);
     oct_free(origin);
     return status;
 }
 
 static oct_status open_data(oct_trainer *t, oct_error *err) {
-    int64_t vocab_size = oct_model_get_args(t->model)->vocab_size;
+    int64_t vocab_size = oct_model_get_args(t->parts.model)->vocab_size;
     char *cache = NULL;
     oct_status status = oct_setup_tokenizer(t->job, vocab_size, &t->tokenizer, err);
     if (status == OCT_OK && t->ranks.rank == 0)
@@ -240,10 +230,10 @@ static oct_status create_optimizer(oct_trainer *t, oct_error *err) {
                            .decay = job->optimizer.name == OCT_JOB_ADAMW ? OCT_DECAY_DECOUPLED
                                                                          : OCT_DECAY_L2};
     int64_t n;
-    oct_param *const *params = oct_model_params(t->model, &n);
+    oct_param *const *params = oct_model_params(t->parts.model, &n);
     t->schedule = oct_schedule_create(job);
     t->scratch = oct_arena_create();
-    if (!t->scratch || oct_model_enable_training(t->model) != OCT_OK ||
+    if (!t->scratch || oct_model_enable_training(t->parts.model) != OCT_OK ||
         oct_optimizer_create(params, n, &adam, &t->optimizer) != OCT_OK)
         return oct_fail_memory(err);
     return OCT_OK;
@@ -252,7 +242,7 @@ static oct_status create_optimizer(oct_trainer *t, oct_error *err) {
 /* What a run keeps from step to step: the first process's share, which is the largest. */
 static void log_memory(const oct_trainer *t) {
     int64_t n, parameters = 0, gradients = 0;
-    oct_param *const *params = oct_model_params(t->model, &n);
+    oct_param *const *params = oct_model_params(t->parts.model, &n);
     for (int64_t i = 0; i < n; i++)
         parameters += params[i]->n_held * (int64_t)sizeof *params[i]->value;
     for (int64_t i = 0; i < t->optimizer->n_params; i++)
@@ -267,8 +257,9 @@ static oct_status log_gathers(const oct_trainer *t, oct_error *err) {
     oct_wire wire;
     if (!t->ranks.fsdp)
         return OCT_OK;
-    oct_status status = oct_ranks_plan_wire(t->job, t->model, oct_conversion_plan(t->conversion),
-                                            t->ranks.n_ranks, &wire, err);
+    oct_status status =
+        oct_ranks_plan_wire(t->job, t->parts.model, oct_conversion_plan(t->parts.conversion),
+                            t->ranks.n_ranks, &wire, err);
     if (status == OCT_OK && !isnan(wire.converted_ratio))
         oct_log_info("Gathers of converted weights are %.4f of bf16's bytes, those of all weights "
                      "%.4f",
@@ -292,7 +283,7 @@ static oct_status fill(oct_trainer *t, oct_error *err) {
     if (status == OCT_OK)
         status = oct_trainer_resume(t, err);
     if (status == OCT_OK && t->steps_done == 0)
-        status = oct_setup_parameters(t->job, t->seed, t->model, err);
+        status = oct_setup_parameters(t->job, t->seed, t->parts.model, err);
     if (status == OCT_OK)
         log_memory(t);
     return status == OCT_OK ? log_gathers(t, err) : status;
@@ -326,8 +317,8 @@ oct_status oct_trainer_create(const oct_job *job, const oct_trainer_options *opt
     if (status == OCT_OK) /* before memory is filled: data is where most mistakes are */
         status = oct_ranks_agree(&t->ranks, create_data(t, err), err);
     if (status == OCT_OK)
-        status =
-            oct_ranks_check_inputs(t->ranks.world, job, t->model, t->train, t->validation, err);
+        status = oct_ranks_check_inputs(t->ranks.world, job, t->parts.model, t->train,
+                                        t->validation, err);
     if (status == OCT_OK)
         status = oct_ranks_agree(&t->ranks, fill(t, err), err);
     if (status == OCT_OK)
@@ -347,10 +338,7 @@ void oct_trainer_destroy(oct_trainer *t) {
     oct_claim_release(&t->folder);
     oct_optimizer_destroy(t->optimizer);
     oct_ranks_close(&t->ranks);
-    oct_step_destroy(t->step);
-    oct_weights_destroy(t->weights);
-    oct_model_destroy(t->model);
-    oct_conversion_destroy(t->conversion);
+    oct_job_parts_free(&t->parts);
     oct_arena_destroy(t->scratch);
     oct_dataset_close(t->train);
     oct_dataset_close(t->validation);

@@ -12,7 +12,7 @@
 #define OCT_TRAIN_TRAINER_STATE_H
 
 #include "base/claim.h"
-#include "job/conversion.h"
+#include "job/build.h"
 #include "checkpoint/checkpoint.h"
 #include "data/dataset.h"
 #include "train/metrics.h"
@@ -31,10 +31,7 @@ struct oct_trainer {
     char *config_text; /* the job file as it was at the start, for checkpoints; NULL: none */
     oct_ranks ranks;   /* each reads sequences of its own and keeps a shard of the model */
 
-    oct_model *model;
-    oct_conversion *conversion; /* what became 8-bit; outlived by nothing: destroyed after model */
-    oct_weights *weights;
-    oct_step *step;
+    oct_job_parts parts; /* the model and what runs it */
     oct_optimizer *optimizer;
     oct_schedule schedule;
     oct_arena *scratch;

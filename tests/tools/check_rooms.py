@@ -3,8 +3,8 @@
 
 A room is a folder of src/, or cli or bench. A public header belongs to the room that implements it, so including <octet/tensor.h> is
 including that room; octet.h, which is all of them, is for programs outside. The drawing above the table has the same edges, without
-those that follow from others. Besides: every public header compiles alone, in C11 and in C++17; only base/alloc.c calls malloc; no
-files of the libraries need each other in a circle.
+those that follow from others. The files that the page names are there. Besides: every public header compiles alone, in C11 and in
+C++17; only base/alloc.c calls malloc; no files of the libraries need each other in a circle.
 
 usage: check_rooms.py SOURCE_ROOT CC CXX ARCHIVE...
 CC and CXX are commands, so "ccache gcc" is one.
@@ -96,6 +96,14 @@ def wrong_edges(rooms, root):
         yield from (f"docs/architecture.md: {room} may include {other}, but doesn't" for other in includes if (room, other) not in found)
 
 
+def missing_files(root):
+    """Files that docs/architecture.md names and that aren't there; the kernels' are named from their room."""
+    text = (root / "docs/architecture.md").read_text()
+    for name in sorted(set(re.findall(r"`([\w.]+/[\w./]+\.(?:c|h|py))`", text))):
+        if not any((folder / name).is_file() for folder in (root, root / "src", root / "src/kernel")):
+            yield f"docs/architecture.md: there is no {name}"
+
+
 def heap_calls(root):
     for file in source_files(root):
         if file.is_relative_to(root / "src") and file.name != "alloc.c":
@@ -158,8 +166,8 @@ def main():
         failures += [f"docs/architecture.md draws {a} --> {b}, which {'the table lacks' if (a, b) in rooms.drawn else 'it should'}"
                      for a, b in sorted(rooms.drawn ^ rooms.to_draw())]
     objects = Objects(archives)
-    for found in (wrong_edges(rooms, root), heap_calls(root), headers_that_need_more(root, cc, cxx), objects.circle(),
-                  objects.strangers(rooms, root)):
+    for found in (wrong_edges(rooms, root), missing_files(root), heap_calls(root), headers_that_need_more(root, cc, cxx),
+                  objects.circle(), objects.strangers(rooms, root)):
         failures += found
     print("\n".join(failures) or f"{len(rooms.includes)} rooms, {len(source_files(root))} files: in order")
     return 1 if failures else 0

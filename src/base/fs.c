@@ -271,3 +271,15 @@ oct_status oct_remove_tree(const char *path, oct_error *err) {
         return oct_fail(err, OCT_FAILED, "%s: can't be removed: %s", path, strerror(errno));
     return OCT_OK;
 }
+
+static bool has_file(const char *folder, const char *name) {
+    char *path = oct_path_join(folder, name);
+    bool has = path && oct_path_exists(path);
+    oct_free(path);
+    return has;
+}
+
+bool oct_path_is_hf_folder(const char *path) {
+    return oct_path_is_folder(path) && has_file(path, "config.json") &&
+           !has_file(path, "manifest.json");
+}

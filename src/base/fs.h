@@ -52,4 +52,8 @@ bool oct_path_is_folder(const char *path);
 /* `folder/name` (oct_free); NULL when memory is refused. An absolute name is returned as it is. */
 char *oct_path_join(const char *folder, const char *name);
 
+/* Whether `path` is a Hugging Face folder: it holds a config.json, and isn't a checkpoint of ours,
+ * which has one too, beside its manifest. */
+bool oct_path_is_hf_folder(const char *path);
+
 #endif

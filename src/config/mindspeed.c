@@ -120,18 +120,6 @@ static oct_status check_lr_min(oct_loader *l) {
                            "at most training.lr", setting->value);
 }
 
-static bool has_file(const char *folder, const char *name) {
-    char *path = oct_path_join(folder, name);
-    bool has = path && oct_path_exists(path);
-    oct_free(path);
-    return has;
-}
-
-/* A checkpoint of octet's has a config.json too, beside its manifest. */
-static bool is_hf_folder(const char *path) {
-    return has_file(path, "config.json") && !has_file(path, "manifest.json");
-}
-
 static void finish_checkpoint(oct_loader *l) {
     oct_job *job = l->job;
     const char *format = text_of(l, "training.load_format");
@@ -142,9 +130,10 @@ static void finish_checkpoint(oct_loader *l) {
     }
     if (!job->checkpoint.initial_load_path)
         return;
-    job->checkpoint.initial_load_in_hf = format && strcmp(format, "auto") != 0
-                                             ? strcmp(format, "hf") == 0
-                                             : is_hf_folder(job->checkpoint.initial_load_path);
+    job->checkpoint.initial_load_in_hf =
+        format && strcmp(format, "auto") != 0
+            ? strcmp(format, "hf") == 0
+            : oct_path_is_hf_folder(job->checkpoint.initial_load_path);
     if (job->checkpoint.initial_load_in_hf)
         job->checkpoint.initial_load_model_only = true;
 }

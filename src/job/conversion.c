@@ -27,11 +27,6 @@ struct oct_conversion {
     bool log_modules; /* model.print_after_conversion */
 };
 
-static oct_status fail_at(const oct_job *job, const char *key, const oct_error *cause,
-                          oct_error *err) {
-    return oct_fail(err, cause->status, "%s: %s", oct_job_at(job, key), cause->message);
-}
-
 static oct_pattern_list pattern_list(const oct_job *job, oct_pattern_kind kind,
                                      const oct_job_list *list, const char *key) {
     return (oct_pattern_list){.kind = kind,
@@ -63,10 +58,10 @@ static oct_status read_recipe(oct_conversion *c, const oct_job *job, oct_module_
     oct_error cause = {0};
     if (oct_recipe_parse(mx->recipe_name, recipe, &cause) != OCT_OK ||
         oct_gemm_mode_parse(mx->gemm, &recipe->gemm, &cause) != OCT_OK)
-        return fail_at(job, key, &cause, err);
+        return oct_setup_fail_at(job, key, &cause, err);
     oct_rules_apply(rules, use, oct_setup_activation(job), recipe);
     if (mx->scale_mode && oct_scale_mode_parse(mx->scale_mode, &recipe->scale_mode, &cause))
-        return fail_at(job, key, &cause, err);
+        return oct_setup_fail_at(job, key, &cause, err);
     if (mx->scale_mode)
         recipe->wgrad_scale_mode = recipe->scale_mode;
     bool upstream = mx->groups && strcmp(mx->groups, "upstream") == 0;

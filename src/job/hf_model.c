@@ -403,7 +403,7 @@ oct_status oct_setup_parameters_from_hf(const char *folder, oct_hf_weights weigh
     source from;
     oct_status status = open_source(folder, weights, model, &from, err);
     for (int64_t i = 0; i < n && status == OCT_OK; i++)
-        status = oct_held_read(params[i], read_param, &from, err);
+        status = oct_local_read(params[i], read_param, &from, err);
     if (status == OCT_OK)
         read_biases(&from, model);
     oct_hf_model_close((oct_hf_model *)(uintptr_t)from.hf);

@@ -5,25 +5,26 @@
 
 #include "base/alloc.h"
 
-float *oct_held_whole(const oct_param *param, float *to) {
+float *oct_local_buffer(const oct_param *param, float *to) {
     int64_t n = oct_param_elements(param);
     return param->n_held == n ? to : oct_malloc_array((size_t)n, sizeof(float));
 }
 
-void oct_held_keep(const oct_param *param, float *to, float *whole) {
+void oct_local_keep(const oct_param *param, float *to, float *whole) {
     if (param->n_held == oct_param_elements(param))
         return;
     memcpy(to, whole + param->first, (size_t)param->n_held * sizeof *to);
     oct_free(whole);
 }
 
-oct_status oct_held_read(oct_param *param, oct_held_reader read, const void *from, oct_error *err) {
-    float *held = param->value, *whole = oct_held_whole(param, held);
+oct_status oct_local_read(oct_param *param, oct_local_reader read, const void *from,
+                          oct_error *err) {
+    float *held = param->value, *whole = oct_local_buffer(param, held);
     if (!whole)
         return oct_fail_memory(err);
     param->value = whole;
     oct_status status = read(from, param, err);
     param->value = held;
-    oct_held_keep(param, held, whole);
+    oct_local_keep(param, held, whole);
     return status;
 }

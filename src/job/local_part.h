@@ -8,12 +8,13 @@
 #include "nn/module.h"
 
 /* Where the whole is to be read to: `to` itself where all of it is here, else memory of its own
- * (NULL: refused). oct_held_keep copies this rank's elements to `to` and frees that memory. */
-float *oct_held_whole(const oct_param *param, float *to);
-void oct_held_keep(const oct_param *param, float *to, float *whole);
+ * (NULL: refused). oct_local_keep copies this rank's elements to `to` and frees that memory. */
+float *oct_local_buffer(const oct_param *param, float *to);
+void oct_local_keep(const oct_param *param, float *to, float *whole);
 
 /* Fills param->value, which holds the whole meanwhile. */
-typedef oct_status (*oct_held_reader)(const void *from, oct_param *param, oct_error *err);
-oct_status oct_held_read(oct_param *param, oct_held_reader read, const void *from, oct_error *err);
+typedef oct_status (*oct_local_reader)(const void *from, oct_param *param, oct_error *err);
+oct_status oct_local_read(oct_param *param, oct_local_reader read, const void *from,
+                          oct_error *err);
 
 #endif

@@ -13,18 +13,6 @@
 #include "job/setup.h"
 #include "job/variant.h"
 
-static bool has_file(const char *folder, const char *name) {
-    char *path = oct_path_join(folder, name);
-    bool has = path && oct_path_exists(path);
-    oct_free(path);
-    return has;
-}
-
-bool oct_is_hf_folder(const char *path) {
-    return oct_path_is_folder(path) && has_file(path, "config.json") &&
-           !has_file(path, "manifest.json");
-}
-
 /* ---- a folder ---- */
 
 enum { MAX_OWN = 5 };
@@ -123,7 +111,7 @@ oct_status oct_model_source_open(const char *path, const oct_model_use *use, oct
     if (!s)
         return oct_fail_memory(err);
     oct_status status;
-    if (!oct_is_hf_folder(path))
+    if (!oct_path_is_hf_folder(path))
         status = open_checkpoint(s, path, use, err);
     else if ((s->path = oct_strdup(path)))
         status = open_folder(s, use, err);

@@ -26,9 +26,6 @@ typedef struct oct_model_source {
     oct_hf_config hf;    /* of a folder */
 } oct_model_source;
 
-/* Whether `path` is a Hugging Face folder: it holds a config.json, and isn't a checkpoint. */
-bool oct_is_hf_folder(const char *path);
-
 /* `path`: a Hugging Face folder, or what oct_checkpoint_locate takes. Reads no weights. The caller
  * owns *source. OCT_INVALID: there is no model, or it can't be built, or the use doesn't fit. */
 oct_status oct_model_source_open(const char *path, const oct_model_use *use,

@@ -34,7 +34,9 @@ oct_status oct_ranks_check_experts(const oct_job *job, const oct_model_args *arg
     return OCT_OK;
 }
 
-oct_status oct_ranks_degrees(const oct_job *job, int n_ranks, oct_sharding *sharding,
+/* How `n_ranks` processes share the work as [parallelism] says, and how many groups they make.
+ * OCT_INVALID: the job is for another number of them, or its degrees don't divide. */
+static oct_status share_work(const oct_job *job, int n_ranks, oct_sharding *sharding,
                              int *n_replicas, oct_error *err) {
     int64_t replicate = job->parallelism.data_parallel_replicate_degree;
     int64_t shard = job->parallelism.data_parallel_shard_degree;
@@ -71,44 +73,16 @@ static oct_status check_tokens(const oct_job *job, oct_error *err) {
                     oct_job_at(job, oct_job_blame(job, keys, sizeof keys / sizeof *keys)));
 }
 
-oct_status oct_ranks_check_fit(const oct_job *job, int n_ranks, oct_error *err) {
-    oct_together together = {.job = job};
-    oct_error cause = {0};
-    oct_model_args args;
-    oct_sharding sharding;
-    oct_fsdp_config config;
-    int n_replicas;
-    int64_t n;
-    bool turned;
-    oct_status status = oct_setup_model_args(job, &args, &cause);
-    bool has_model = status == OCT_OK;
-    status = oct_together_add(&together, status, &cause);
-    if (!status)
-        status = oct_together_add(
-            &together, oct_ranks_degrees(job, n_ranks, &sharding, &n_replicas, &cause), &cause);
-    if (!status && has_model)
-        status = oct_together_add(&together, oct_ranks_check_experts(job, &args, &cause), &cause);
-    if (!status)
-        status =
-            oct_together_add(&together, oct_ranks_micro_batches(job, n_ranks, &n, &cause), &cause);
-    if (!status)
-        status = oct_together_add(&together, check_tokens(job, &cause), &cause);
-    if (!status)
-        status = oct_together_add(&together, oct_ranks_fsdp_config(job, &config, &turned, &cause),
-                                  &cause);
-    if (status)
-        return oct_fail(err, status, "%s", cause.message);
-    return oct_together_conclude(&together, err);
-}
-
 static oct_gather_mode mode_of(const char *text) {
     if (strcmp(text, "all") == 0)
         return OCT_GATHER_ALL;
     return strcmp(text, "minimal") == 0 ? OCT_GATHER_MINIMAL : OCT_GATHER_ON_DEMAND;
 }
 
-oct_status oct_ranks_fsdp_config(const oct_job *job, oct_fsdp_config *config, bool *turned,
-                                 oct_error *err) {
+/* What [parallelism] and the quantization tables say of gathers. A recompute turns on-demand into
+ * all: *turned tells. OCT_INVALID: the tables disagree. */
+static oct_status read_gathers(const oct_job *job, oct_fsdp_config *config, bool *turned,
+                               oct_error *err) {
     const oct_job_mx *linear = &job->quantize.linear.mx, *experts = &job->quantize.grouped_mm.mx;
     *turned = false;
     *config = (oct_fsdp_config){
@@ -137,6 +111,35 @@ oct_status oct_ranks_fsdp_config(const oct_job *job, oct_fsdp_config *config, bo
     return OCT_OK;
 }
 
+oct_status oct_ranks_check_fit(const oct_job *job, int n_ranks, oct_error *err) {
+    oct_together together = {.job = job};
+    oct_error cause = {0};
+    oct_model_args args;
+    oct_sharding sharding;
+    oct_fsdp_config config;
+    int n_replicas;
+    int64_t n;
+    bool turned;
+    oct_status status = oct_setup_model_args(job, &args, &cause);
+    bool has_model = status == OCT_OK;
+    status = oct_together_add(&together, status, &cause);
+    if (!status)
+        status = oct_together_add(&together,
+                                  share_work(job, n_ranks, &sharding, &n_replicas, &cause), &cause);
+    if (!status && has_model)
+        status = oct_together_add(&together, oct_ranks_check_experts(job, &args, &cause), &cause);
+    if (!status)
+        status =
+            oct_together_add(&together, oct_ranks_micro_batches(job, n_ranks, &n, &cause), &cause);
+    if (!status)
+        status = oct_together_add(&together, check_tokens(job, &cause), &cause);
+    if (!status)
+        status = oct_together_add(&together, read_gathers(job, &config, &turned, &cause), &cause);
+    if (status)
+        return oct_fail(err, status, "%s", cause.message);
+    return oct_together_conclude(&together, err);
+}
+
 oct_status oct_ranks_micro_batches(const oct_job *job, int n_ranks, int64_t *n, oct_error *err) {
     static const char *const keys[] = {"training.global_batch_size", "training.local_batch_size"};
     int64_t global = job->training.global_batch_size, per_round;
@@ -163,8 +166,8 @@ oct_status oct_ranks_micro_batches(const oct_job *job, int n_ranks, int64_t *n, 
 
 /* Whether counts of bytes may pass 64 bits. Far above what a step moves: a parameter is gathered
  * thrice at most and reduced once, 4 bytes or fewer each; a layer's tokens move eight times. */
-static bool is_countless(const oct_model *model, const oct_wire *wire, int n_replicas,
-                         int64_t n_tokens) {
+static bool overflows_counts(const oct_model *model, const oct_wire *wire, int n_replicas,
+                             int64_t n_tokens) {
     const oct_model_args *args = oct_model_get_args(model);
     double weights = 16.0 * (double)oct_model_n_parameters(model) * n_replicas;
     double rows = (double)n_tokens * (double)args->top_k;
@@ -184,20 +187,20 @@ oct_status oct_ranks_plan_wire(const oct_job *job, oct_model *model, const oct_p
     oct_fsdp_traffic t;
     int64_t n_tokens;
     *wire = (oct_wire){.n_ranks = n_ranks};
-    oct_status status = oct_ranks_degrees(job, n_ranks, &sharding, &n_replicas, err);
+    oct_status status = share_work(job, n_ranks, &sharding, &n_replicas, err);
     if (!status)
         status = oct_ranks_check_experts(job, oct_model_get_args(model), err);
     if (!status)
         status = oct_ranks_micro_batches(job, n_ranks, &wire->n_passes, err);
     if (!status)
-        status = oct_ranks_fsdp_config(job, &config, &wire->turned, err);
+        status = read_gathers(job, &config, &wire->turned, err);
     if (status)
         return status;
     status = check_tokens(job, err);
     if (status)
         return status;
     n_tokens = job->training.local_batch_size * job->training.seq_len;
-    if (is_countless(model, wire, n_replicas, n_tokens))
+    if (overflows_counts(model, wire, n_replicas, n_tokens))
         return oct_fail(err, OCT_INVALID,
                         "%s: %lld micro-batches on %d processes move more bytes than 64 bits count",
                         oct_job_at(job, "training.global_batch_size"), (long long)wire->n_passes,
@@ -240,7 +243,7 @@ oct_status oct_ranks_open(oct_comm *world, const oct_job *job, oct_ranks *ranks,
         return status;
     status = oct_ranks_check_fit(job, ranks->n_ranks, err);
     if (!status)
-        status = oct_ranks_degrees(job, ranks->n_ranks, &sharding, &n_replicas, err);
+        status = share_work(job, ranks->n_ranks, &sharding, &n_replicas, err);
     status = oct_ranks_agree(ranks, status, err);
     if (status || ranks->n_ranks == 1)
         return status;
@@ -266,7 +269,7 @@ oct_status oct_ranks_shard(oct_ranks *ranks, const oct_job *job, oct_model *mode
     if (ranks->n_ranks == 1)
         return OCT_OK;
     const oct_sharding sharding = oct_fsdp_sharding(comms);
-    oct_status status = oct_ranks_fsdp_config(job, &config, &turned, err);
+    oct_status status = read_gathers(job, &config, &turned, err);
     if (status)
         return status;
     if (turned)

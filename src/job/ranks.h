@@ -20,20 +20,11 @@ typedef struct oct_ranks {
     int rank, n_ranks;
 } oct_ranks;
 
-/* How `n_ranks` processes share the work as [parallelism] says, and how many groups they make.
- * OCT_INVALID: the job is for another number of them, or its degrees don't divide. */
-oct_status oct_ranks_degrees(const oct_job *job, int n_ranks, oct_sharding *sharding,
-                             int *n_replicas, oct_error *err);
 /* Whether the model's experts can be shared as the job says. */
 oct_status oct_ranks_check_experts(const oct_job *job, const oct_model_args *args, oct_error *err);
 /* Micro-batches that each of n_ranks takes a step. OCT_INVALID: the global batch doesn't divide, or
  * isn't what the accumulation steps make. */
 oct_status oct_ranks_micro_batches(const oct_job *job, int n_ranks, int64_t *n, oct_error *err);
-/* What [parallelism] and the quantization tables say of gathers. A recompute turns on-demand into
- * all: *turned tells. OCT_INVALID: the tables disagree. */
-oct_status oct_ranks_fsdp_config(const oct_job *job, oct_fsdp_config *config, bool *turned,
-                                 oct_error *err);
-
 /* All that can't be with as many processes, told together: dimensions of the model, degrees,
  * batches and how weights are gathered. OCT_INVALID says the first, oct_job_more_refusals the
  * others. */
@@ -55,15 +46,9 @@ typedef struct oct_wire {
 oct_status oct_ranks_plan_wire(const oct_job *job, oct_model *model, const oct_plan *plan,
                                int n_ranks, oct_wire *wire, oct_error *err);
 
-/* Collective. Compares what each rank was told with what the first was: lines "NAME = VALUE".
- * OCT_INVALID on all ranks where one has another line; the message is that rank's, and says both
- * values. `place` (NULL: the name itself) says where the rank has a name from; its text lives as
- * long as `context`. */
-typedef const char *(*oct_ranks_place)(const void *context, const char *name);
-oct_status oct_ranks_check_same(oct_comm *world, const oct_strbuf *text, oct_ranks_place place,
-                                const void *context, oct_error *err);
-/* The same of all keys of the ranks' jobs that have an effect, words aside. Ranks with different
- * jobs would wait for each other for ever, or train a mixture; so nothing comes before this. */
+/* Collective. Compares what each rank was told with what the first was: all keys of the ranks' jobs
+ * that have an effect, words aside. Ranks with different jobs would wait for each other for ever,
+ * or train a mixture; so nothing comes before this. */
 oct_status oct_ranks_check_job(oct_comm *world, const oct_job *job, oct_error *err);
 
 /* The same of what the ranks read: the model's arguments, which may be a config.json's, and the

@@ -8,6 +8,8 @@
 #include "job/model_record.h"
 #include "job/ranks.h"
 
+typedef const char *(*place_of_name)(const void *context, const char *name);
+
 /* Collective: the first rank's text; NULL when memory is refused here (oct_free). */
 static oct_status receive_first(oct_comm *world, const char *own, char **first, oct_error *err) {
     uint64_t n = strlen(own) + 1;
@@ -43,7 +45,7 @@ static bool same_bytes(const char *a, size_t n_a, const char *b, size_t n_b) {
     return n_a == n_b && memcmp(a, b, n_a) == 0;
 }
 
-static oct_status fail_line(const line *first, const line *own, oct_ranks_place place,
+static oct_status fail_line(const line *first, const line *own, place_of_name place,
                             const void *context, oct_error *err) {
     char name[128];
     snprintf(name, sizeof name, "%.*s", (int)own->n_name, own->name);
@@ -58,7 +60,7 @@ static oct_status fail_line(const line *first, const line *own, oct_ranks_place 
                     (int)own->n_value, own->value);
 }
 
-static oct_status compare(const char *first, const char *own, oct_ranks_place place,
+static oct_status compare(const char *first, const char *own, place_of_name place,
                           const void *context, oct_error *err) {
     while (*first || *own) {
         const line a = read_line(first), b = read_line(own);
@@ -70,8 +72,12 @@ static oct_status compare(const char *first, const char *own, oct_ranks_place pl
     return OCT_OK;
 }
 
-oct_status oct_ranks_check_same(oct_comm *world, const oct_strbuf *text, oct_ranks_place place,
-                                const void *context, oct_error *err) {
+/* Collective. Compares what each rank was told with what the first was: lines "NAME = VALUE".
+ * OCT_INVALID on all ranks where one has another line; the message is that rank's, and says both
+ * values. `place` (NULL: the name itself) says where the rank has a name from; its text lives as
+ * long as `context`. */
+static oct_status check_same(oct_comm *world, const oct_strbuf *text, place_of_name place,
+                             const void *context, oct_error *err) {
     char *first = NULL;
     if (oct_comm_size(world) == 1)
         return OCT_OK;
@@ -109,7 +115,7 @@ oct_status oct_ranks_check_job(oct_comm *world, const oct_job *job, oct_error *e
         oct_job_render_value(job, key, &text);
         oct_strbuf_puts(&text, "\n");
     }
-    oct_status status = oct_ranks_check_same(world, &text, place_of, job, err);
+    oct_status status = check_same(world, &text, place_of, job, err);
     oct_strbuf_free(&text);
     return status;
 }
@@ -129,7 +135,7 @@ oct_status oct_ranks_check_inputs(oct_comm *world, const oct_job *job, const oct
                       (int)oct_model_document_end(model));
     put_data(&text, "training.dataset_path", train);
     put_data(&text, "validation.dataset_path", validation);
-    oct_status status = oct_ranks_check_same(world, &text, place_of, job, err);
+    oct_status status = check_same(world, &text, place_of, job, err);
     oct_strbuf_free(&text);
     return status;
 }

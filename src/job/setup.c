@@ -53,7 +53,7 @@ static bool mentions(const char *message, const char *name) {
 }
 
 /* How likely the entry is to blame for a message about dimensions; 0: not spoken of. */
-static int guilt(const oct_value *item, const char *message) {
+static int blame(const oct_value *item, const char *message) {
     size_t n = strlen(item->key);
     bool opens = strncmp(message, item->key, n) == 0 && message[n] == ':';
     return mentions(message, item->key) ? 1 + opens + 2 * (item->line == 0) : 0;
@@ -65,7 +65,7 @@ static oct_status place_resolve(const oct_job *job, const oct_error *cause, oct_
     const oct_value *item = job->model.args ? job->model.args->items.first : NULL, *blamed = NULL;
     int most = 0;
     for (; item; item = item->next) {
-        int own = guilt(item, cause->message);
+        int own = blame(item, cause->message);
         if (own > most)
             blamed = item;
         most = own > most ? own : most;
@@ -325,7 +325,7 @@ oct_status oct_setup_parameters_from_checkpoint(const oct_checkpoint *from, oct_
                         "%s: it holds another model; expected %lld tensors; got %lld",
                         oct_checkpoint_path(from), (long long)n_known, (long long)n_saved);
     for (int64_t i = 0; i < n && status == OCT_OK; i++)
-        status = oct_held_read(params[i], read_param, from, err);
+        status = oct_local_read(params[i], read_param, from, err);
     if (status == OCT_OK)
         status = read_biases(from, model, err);
     if (status == OCT_OK)

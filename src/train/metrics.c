@@ -16,7 +16,8 @@
 
 static const double GIB = 1024.0 * 1024.0 * 1024.0;
 
-double oct_peak_resident_bytes(void) {
+/* The largest that this process has had so far. */
+static double peak_resident_bytes(void) {
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     return (double)usage.ru_maxrss * 1024;
@@ -148,7 +149,7 @@ static oct_status append_line(oct_metrics *metrics, const oct_step_result *resul
     values[n++] = oct_metric_real("tps", (double)result->n_tokens / result->duration_s);
     values[n++] = oct_metric_real("duration_s", result->duration_s);
     values[n++] = oct_metric_real("data_s", result->data_s);
-    values[n++] = oct_metric_real("memory_gib", oct_peak_resident_bytes() / GIB);
+    values[n++] = oct_metric_real("memory_gib", peak_resident_bytes() / GIB);
     if (result->expert_load.n_experts > 0) {
         values[n++] =
             oct_metric_real("expert_largest_over_mean", result->expert_load.largest_over_mean);
@@ -218,7 +219,7 @@ static oct_status log_step(oct_metrics *metrics, const oct_step_result *result,
     oct_step_line line = {.step = result->step,
                           .loss = result->loss,
                           .grad_norm = result->grad_norm,
-                          .memory = oct_peak_resident_bytes(),
+                          .memory = peak_resident_bytes(),
                           .machine_memory = oct_machine_memory_bytes(),
                           .tokens_per_s = (double)metrics->n_tokens / elapsed_s};
     line.flops_per_s = line.tokens_per_s * metrics->flops_per_token;
@@ -238,7 +239,7 @@ static oct_status log_validation(oct_metrics *metrics, int64_t step,
     double tokens_per_s = (double)validation->n_tokens / validation->duration_s;
     const oct_step_line line = {.step = step,
                                 .loss = validation->loss,
-                                .memory = oct_peak_resident_bytes(),
+                                .memory = peak_resident_bytes(),
                                 .machine_memory = oct_machine_memory_bytes(),
                                 .tokens_per_s = tokens_per_s};
     const oct_metric values[] = {

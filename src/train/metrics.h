@@ -8,8 +8,7 @@
 #include "report/metrics_file.h"
 #include "train/trainer.h"
 
-/* Largest resident memory of this process so far, and the machine's memory, in bytes. */
-double oct_peak_resident_bytes(void);
+/* The machine's memory, in bytes. */
 double oct_machine_memory_bytes(void);
 
 typedef struct oct_metrics {

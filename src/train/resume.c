@@ -88,7 +88,7 @@ static oct_status read_optimizer(oct_trainer *t, const oct_checkpoint *from, oct
     for (int64_t i = 0; i < n && status == OCT_OK; i++) {
         const oct_param *param =
             i < 2 * t->optimizer->n_params ? t->optimizer->params[i / 2] : NULL;
-        float *held = (float *)items[i].data, *whole = param ? oct_held_whole(param, held) : held;
+        float *held = (float *)items[i].data, *whole = param ? oct_local_buffer(param, held) : held;
         oct_tensor to = {.dtype = OCT_F32, .n_dims = items[i].n_dims, .data = whole};
         for (int d = 0; d < to.n_dims; d++)
             to.shape[d] = items[i].shape[d];
@@ -96,7 +96,7 @@ static oct_status read_optimizer(oct_trainer *t, const oct_checkpoint *from, oct
                      ? oct_checkpoint_copy(from, OCT_CHECKPOINT_OPTIMIZER, items[i].name, &to, err)
                      : oct_fail_memory(err);
         if (param && whole)
-            oct_held_keep(param, held, whole);
+            oct_local_keep(param, held, whole);
     }
     oct_arena_release(t->scratch, mark);
     return status;

@@ -4,8 +4,9 @@
  * A checkpoint's state.json holds {"version": 1, "steps_done", "n_consumed", "n_tokens_seen",
  * "seed": decimal text, "model_only", "model": the arguments (model_record.h), "tokenizer": the
  * name of its file in the checkpoint, or null, "data_tokens": of the training data, "data_hash",
- * "validation_hash", "tokenizer_hash": 16 digits or null, X
- * ones have no model and no hashes, and an absolute path of the tokenizer. Invariants: what is read
+ * "validation_hash", "tokenizer_hash": 16 digits or null, "overrides": the command line's, of which
+ * the last "recipe_overrides" are a recipe's, "rules": their name}. Older ones have no model and no
+ * hashes, and an absolute path of the tokenizer. Invariants: what is read
  * back is all that the next step depends on, so a resumed run computes the same bits; and nothing
  * of it is a path outside of the checkpoint, so that it may be moved. */
 #ifndef OCT_TRAIN_TRAINER_STATE_H

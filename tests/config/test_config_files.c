@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "config/job.h"
-#include "io_support.h"
+#include "file_support.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 

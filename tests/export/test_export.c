@@ -1,7 +1,7 @@
 /* Exports whose memory ends, that are stopped, and that are read back as another model. */
 #include "train_support.h"
 
-#include "io_support.h"
+#include "file_support.h"
 
 #include <unistd.h>
 

@@ -26,7 +26,7 @@ static oct_status open_checkpoint(const char *path, oct_model **model, oct_error
 
 static oct_status open_model(const char *folder, oct_model **model, oct_error *err) {
     oct_model_args args;
-    if (!oct_is_hf_folder(folder))
+    if (!oct_path_is_hf_folder(folder))
         return open_checkpoint(folder, model, err);
     oct_status status = oct_setup_model_args_from_hf(folder, &args, err);
     if (!status)

@@ -14,7 +14,7 @@
 #include "file/json.h"
 #include "report/metrics_file.h"
 #include "report/tfrecord.h"
-#include "io_support.h"
+#include "file_support.h"
 
 static int n_warnings;
 

@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/strbuf.h"
 #include "checkpoint/checkpoint.h"
-#include "io_support.h"
+#include "file_support.h"
 
 extern char warnings[8192]; /* what was warned of since enter_checkpoints */
 

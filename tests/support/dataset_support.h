@@ -4,7 +4,7 @@
 
 #include "data/dataset.h"
 #include "data/packed_file.h"
-#include "io_support.h"
+#include "file_support.h"
 #include "text/bpe.h"
 
 /* Token ids are the bytes; 256 ends a text, 257 begins one (if `others` says so). */

@@ -1,5 +1,5 @@
-/* See io_support.h. */
-#include "io_support.h"
+/* See file_support.h. */
+#include "file_support.h"
 
 #include <ftw.h>
 #include <jansson.h>

@@ -1,4 +1,4 @@
-/* What the tests of src/io share: a folder of their own, files in it, failing allocations. Include
+/* What tests of files share: a folder of their own, files in it, failing allocations. Include
  * it after cmocka.h. */
 #ifndef OCT_TESTS_IO_SUPPORT_H
 #define OCT_TESTS_IO_SUPPORT_H

@@ -3,7 +3,7 @@
 #define OCT_TESTS_HF_SUPPORT_H
 
 #include "hf/hf_config.h"
-#include "io_support.h"
+#include "file_support.h"
 
 static const char llama[] =
     "{\"architectures\": [\"LlamaForCausalLM\"], \"attention_bias\": false, \"bos_token_id\": "

@@ -3,7 +3,7 @@
 #define OCT_TESTS_JOB_TEXTS_H
 
 #include "config/job.h"
-#include "io_support.h"
+#include "file_support.h"
 
 typedef struct wrong_job {
     const char *text, *override, *message;

@@ -11,7 +11,7 @@
 #include <sys/resource.h>
 
 #include "tensors/safetensors.h"
-#include "io_support.h"
+#include "file_support.h"
 
 /* A file in memory: header length, header, data. */
 typedef struct image {

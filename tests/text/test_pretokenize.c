@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "io_support.h"
+#include "file_support.h"
 
 #include "text/pretokenize.h"
 

@@ -1,7 +1,7 @@
 /* Tokenizers: reading tokenizer.json, splitting, encoding, decoding, training. */
 #include "story.h"
 
-#include "io_support.h"
+#include "file_support.h"
 #include "tokenizer_support.h"
 
 #include "base/rng.h"

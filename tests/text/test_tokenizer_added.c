@@ -3,7 +3,7 @@
  * (AddedVocabulary::add_tokens and find_matches); tests/peers compares with the library itself. */
 #include "story.h"
 
-#include "io_support.h"
+#include "file_support.h"
 #include "tokenizer_support.h"
 
 #define ADDED(list) "\"added_tokens\":[" list "]," BYTE_LEVEL

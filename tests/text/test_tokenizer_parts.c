@@ -2,7 +2,7 @@
  * rules. */
 #include "story.h"
 
-#include "io_support.h"
+#include "file_support.h"
 #include "tokenizer_support.h"
 
 static void given_numbers_beyond_json_a_tokenizer_loads(void **state) {

@@ -3,7 +3,7 @@
  * decoders); tests/peers compares random ones with the library itself. */
 #include "story.h"
 
-#include "io_support.h"
+#include "file_support.h"
 #include "tokenizer_support.h"
 
 #define M "\\u2581" /* in JSON */

@@ -7,11 +7,11 @@
 #include "base/alloc.h"
 #include "base/fs.h"
 #include "cli.h"
-#include "options.h"
-#include "terminal.h"
 #include "infer/inference.h"
 #include "infer/tasks.h"
 #include "infer/validate.h"
+#include "options.h"
+#include "terminal.h"
 
 typedef struct eval_options {
     const char *text, *task, *tokenizer;

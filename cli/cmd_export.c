@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "cli.h"
+#include "export/export_source.h"
 #include "options.h"
 #include "stop.h"
 #include "terminal.h"
-#include "export/export_source.h"
 
 typedef struct export_options {
     const char *format, *dtype, *shard_size, *recipe;

@@ -7,11 +7,11 @@
 #include "base/strbuf.h"
 #include "cli.h"
 #include "file/json.h"
+#include "infer/generate.h"
+#include "infer/prompts.h"
 #include "options.h"
 #include "terminal.h"
 #include "train/clock.h"
-#include "infer/generate.h"
-#include "infer/prompts.h"
 
 typedef struct generate_options {
     const char *prompt, *prompts, *recipe, *tokenizer;

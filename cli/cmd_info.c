@@ -11,9 +11,9 @@
 #include "base/cgroup.h"
 #include "base/thread.h"
 #include "cli.h"
+#include "comm/comm.h"
 #include "kernel/gemm.h"
 #include "kernel/select.h"
-#include "comm/comm.h"
 #include "options.h"
 
 static void print_cpu(void) {

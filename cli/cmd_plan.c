@@ -7,12 +7,12 @@
 #include "base/log.h"
 #include "cli.h"
 #include "config/together.h"
-#include "options.h"
-#include "terminal.h"
 #include "job/build.h"
 #include "job/model_source.h"
 #include "job/ranks.h"
 #include "job/setup.h"
+#include "options.h"
+#include "terminal.h"
 
 /* Without a word of it in the job or on the command line: one process, or a team that shares the
  * experts. */

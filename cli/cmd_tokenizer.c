@@ -7,11 +7,11 @@
 #include "base/fs.h"
 #include "base/strbuf.h"
 #include "cli.h"
-#include "text/tokenizer.h"
 #include "options.h"
 #include "read_as.h"
 #include "subcommand.h"
 #include "terminal.h"
+#include "text/tokenizer.h"
 
 #define MAX_INPUT_BYTES ((size_t)1 << 30)
 #define N_OPTIONS(options) ((int)(sizeof(options) / sizeof *(options)))

@@ -11,8 +11,8 @@
 #include "base/fs.h"
 #include "base/nearest.h"
 #include "checkpoint/format.h"
-#include "file/json.h"
 #include "checkpoint/step_folder.h"
+#include "file/json.h"
 
 #define MAX_MANIFEST_BYTES ((size_t)256 << 20)
 #define MAX_TEXT_BYTES ((size_t)256 << 20)

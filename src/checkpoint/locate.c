@@ -11,8 +11,8 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/strbuf.h"
-#include "file/json.h"
 #include "checkpoint/step_folder.h"
+#include "file/json.h"
 
 enum {
     MAX_NAMES = 400,    /* bytes of names in a message, which is one line */

@@ -15,10 +15,10 @@
 #include "base/strbuf.h"
 #include "base/utf8.h"
 #include "checkpoint/format.h"
+#include "checkpoint/step_folder.h"
 #include "file/file_sink.h"
 #include "file/json.h"
 #include "tensors/shard_files.h"
-#include "checkpoint/step_folder.h"
 
 /* Whether a file that the caller names may have this name beside those that are always there. */
 static bool is_free_name(const char *name) {

@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "config/job.h"
-#include "train/trainer.h"
 #include "job/variant.h"
+#include "train/trainer.h"
 
 /* What the child tells the parent, as bytes through a pipe. */
 typedef struct result {

@@ -8,12 +8,12 @@
 
 #include "base/alloc.h"
 #include "config/check.h"
-#include "config/tree_settings.h"
 #include "config/mindspeed.h"
 #include "config/overrides.h"
 #include "config/refusals.h"
 #include "config/store.h"
 #include "config/text.h"
+#include "config/tree_settings.h"
 #include "quant/rules.h"
 
 static oct_refusal_class class_of(const oct_key *key) {

@@ -4,9 +4,9 @@
 #include <string.h>
 #include <strings.h>
 
-#include "config/tree_settings.h"
 #include "config/refusals.h"
 #include "config/text.h"
+#include "config/tree_settings.h"
 #include "model/args.h"
 
 #define MAX_NAME 256

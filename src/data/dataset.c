@@ -14,9 +14,9 @@
 #include "base/checked.h"
 #include "base/fs.h"
 #include "base/rng.h"
-#include "text/documents.h"
 #include "data/pack_texts.h"
 #include "data/packed_file.h"
+#include "text/documents.h"
 
 #define CACHE_RULE 1 /* raised when packing changes, so that older cache files aren't taken */
 #define MAX_PACKED_FILES 4096

@@ -10,8 +10,8 @@
 
 #include <octet/status.h>
 
-#include "convert/plan.h"
 #include "checkpoint/checkpoint.h"
+#include "convert/plan.h"
 #include "hf/hf_folder.h"
 #include "model/model.h"
 

@@ -5,10 +5,10 @@
 
 #include "format/f16.h"
 #include "format/fp32.h"
+#include "job/hf_model.h"
 #include "nn/experts.h"
 #include "nn/linear.h"
 #include "nn/weights.h"
-#include "job/hf_model.h"
 
 typedef struct checker {
     const oct_export *e;

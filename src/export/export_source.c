@@ -8,12 +8,12 @@
 #include "base/alloc.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "export/export_check.h"
 #include "file/json.h"
-#include "text/tokenizer.h"
 #include "job/conversion.h"
 #include "job/hf_words.h"
 #include "job/portable.h"
-#include "export/export_check.h"
+#include "text/tokenizer.h"
 
 /* What is written, as it comes together. */
 typedef struct parts {

@@ -3,8 +3,8 @@
 #ifndef OCT_HF_HF_FIELDS_H
 #define OCT_HF_HF_FIELDS_H
 
-#include "hf/hf_config.h"
 #include "file/json.h"
+#include "hf/hf_config.h"
 
 /* Bounds that keep every product of sizes (experts x rows x columns x 8 bytes) inside 63 bits. */
 #define OCT_HF_MAX_WIDTH ((int64_t)1 << 22)

@@ -14,10 +14,10 @@
 #include "base/rng.h"
 #include "base/strbuf.h"
 #include "data/dataset.h"
-#include "job/build.h"
-#include "job/setup.h"
 #include "infer/strided.h"
 #include "infer/validate.h"
+#include "job/build.h"
+#include "job/setup.h"
 
 /* ---- opening ---- */
 

@@ -4,10 +4,10 @@
 
 #include "config/job.h"
 #include "job/conversion.h"
-#include "text/tokenizer.h"
+#include "job/model_source.h"
 #include "model/model.h"
 #include "op/loss.h"
-#include "job/model_source.h"
+#include "text/tokenizer.h"
 
 typedef struct oct_inference {
     oct_model_source *source; /* what was opened */

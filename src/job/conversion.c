@@ -6,9 +6,9 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "convert/framework.h"
+#include "job/setup.h"
 #include "model/hf_names.h"
 #include "quant/rules.h"
-#include "job/setup.h"
 
 #define LINEAR "quantize.linear.mx"
 #define GROUPED "quantize.grouped_mm.mx"

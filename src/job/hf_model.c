@@ -11,11 +11,11 @@
 #include "base/checked.h"
 #include "base/fs.h"
 #include "base/log.h"
-#include "hf/hf_folder.h"
 #include "file/json.h"
-#include "model/hf_names.h"
-#include "job/local_part.h"
 #include "hf/hf_decode.h"
+#include "hf/hf_folder.h"
+#include "job/local_part.h"
+#include "model/hf_names.h"
 
 /* A tensor that the model needs. */
 typedef struct wanted {

@@ -4,8 +4,8 @@
 
 #include <octet/status.h>
 
-#include "model/model.h"
 #include "job/hf_args.h"
+#include "model/model.h"
 
 /* What the caller takes: torchtitan's jobs say beforehand whether weights are in 8 bits. */
 typedef enum oct_hf_weights {

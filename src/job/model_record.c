@@ -7,8 +7,8 @@
 
 #include "base/log.h"
 #include "config/together.h"
-#include "model/args_list.h"
 #include "job/setup.h"
+#include "model/args_list.h"
 
 #define ARGS "model.args."
 

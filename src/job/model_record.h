@@ -7,8 +7,8 @@
 #define OCT_JOB_MODEL_RECORD_H
 
 #include "base/strbuf.h"
-#include "config/job.h"
 #include "checkpoint/checkpoint.h"
+#include "config/job.h"
 #include "model/args.h"
 
 /* "model.args.NAME = VALUE" a line, for all of them. */

@@ -3,8 +3,8 @@
 #ifndef OCT_JOB_MODEL_SOURCE_H
 #define OCT_JOB_MODEL_SOURCE_H
 
-#include "config/job.h"
 #include "checkpoint/checkpoint.h"
+#include "config/job.h"
 #include "hf/hf_config.h"
 #include "model/model.h"
 

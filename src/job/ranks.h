@@ -8,8 +8,8 @@
 #define OCT_JOB_RANKS_H
 
 #include "config/job.h"
-#include "fsdp/fsdp.h"
 #include "data/dataset.h"
+#include "fsdp/fsdp.h"
 #include "job/conversion.h"
 
 typedef struct oct_ranks {

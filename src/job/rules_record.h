@@ -2,8 +2,8 @@
 #ifndef OCT_JOB_RULES_RECORD_H
 #define OCT_JOB_RULES_RECORD_H
 
-#include "config/job.h"
 #include "checkpoint/checkpoint.h"
+#include "config/job.h"
 #include "quant/rules.h"
 
 /* The rules that state.json (its text) names under "rules"; octet's where it names none, as those

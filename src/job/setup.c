@@ -9,15 +9,15 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/fs.h"
+#include "base/log.h"
+#include "checkpoint/checkpoint.h"
 #include "config/model_args.h"
 #include "config/together.h"
 #include "convert/pattern.h"
-#include "base/log.h"
-#include "checkpoint/checkpoint.h"
+#include "job/hf_model.h"
+#include "job/local_part.h"
 #include "model/hf_names.h"
 #include "op/elementwise.h"
-#include "job/local_part.h"
-#include "job/hf_model.h"
 
 oct_status oct_setup_fail_at(const oct_job *job, const char *key, const oct_error *cause,
                              oct_error *err) {

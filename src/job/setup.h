@@ -5,11 +5,11 @@
 
 #include <stdbool.h>
 
-#include "config/job.h"
 #include "checkpoint/checkpoint.h"
+#include "config/job.h"
 #include "data/dataset.h"
-#include "text/tokenizer.h"
 #include "model/model.h"
+#include "text/tokenizer.h"
 
 /* Puts the place and the key before the message of `cause`, which may begin with the last part of
  * the key, or all of it. */

@@ -9,8 +9,8 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/strbuf.h"
-#include "text/documents.h"
 #include "job/setup.h"
+#include "text/documents.h"
 
 /* Paths of a job are relative to where the program was started, as in torchtitan. Whether `path`
  * would be there in the job file's own folder, which goes to *folder (oct_free). */

@@ -8,8 +8,8 @@
 
 #include "base/alloc.h"
 #include "base/fs.h"
-#include "quant/recipe.h"
 #include "job/rules_record.h"
+#include "quant/recipe.h"
 
 static const char *const high_precision[] = {"bf16", "fp32"};
 enum { N_HIGH_PRECISION = sizeof high_precision / sizeof high_precision[0] };

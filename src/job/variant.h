@@ -3,8 +3,8 @@
 #define OCT_JOB_VARIANT_H
 
 #include "base/strbuf.h"
-#include "config/job.h"
 #include "checkpoint/checkpoint.h"
+#include "config/job.h"
 
 /* Loads the job as oct_job_load does, then with all that `recipe` decides in its place:
  *   bf16  nothing in 8 bits, activations in bf16

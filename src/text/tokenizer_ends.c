@@ -3,8 +3,8 @@
 
 #include "base/alloc.h"
 #include "base/fs.h"
-#include "text/bpe.h"
 #include "file/json.h"
+#include "text/bpe.h"
 #include "text/tokenizer_impl.h"
 #include "text/tokenizer_reader.h"
 

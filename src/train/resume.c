@@ -8,13 +8,13 @@
 #include "base/alloc.h"
 #include "base/fs.h"
 #include "base/log.h"
-#include "kernel/select.h"
-#include "train/aside.h"
 #include "job/local_part.h"
 #include "job/model_record.h"
 #include "job/setup.h"
-#include "train/trainer_state.h"
 #include "job/variant.h"
+#include "kernel/select.h"
+#include "train/aside.h"
+#include "train/trainer_state.h"
 
 static oct_status fail_state(const oct_checkpoint *from, const char *what, oct_error *err) {
     return oct_fail(err, OCT_INVALID, "%s/state.json: %s", oct_checkpoint_path(from), what);

@@ -7,13 +7,13 @@
 #include "base/alloc.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "job/model_record.h"
 #include "kernel/gemm.h"
 #include "kernel/select.h"
 #include "op/elementwise.h"
 #include "quant/rules.h"
-#include "train/whole_tensors.h"
-#include "job/model_record.h"
 #include "train/trainer_state.h"
+#include "train/whole_tensors.h"
 
 char *oct_trainer_checkpoint_folder(const oct_trainer *t) {
     return oct_path_join(t->job->job.dump_folder, t->job->checkpoint.folder);

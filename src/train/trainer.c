@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "train/clock.h"
-#include "job/setup.h"
-#include "train/trainer_state.h"
 #include "infer/validate.h"
+#include "job/setup.h"
+#include "train/clock.h"
+#include "train/trainer_state.h"
 
 oct_model *oct_trainer_model(oct_trainer *t) {
     return t->parts.model;

@@ -20,8 +20,8 @@
 
 #include "comm/comm.h"
 #include "config/job.h"
-#include "text/tokenizer.h"
 #include "model/model.h"
+#include "text/tokenizer.h"
 
 typedef struct oct_trainer oct_trainer;
 

@@ -8,10 +8,10 @@
 #include "base/checked.h"
 #include "base/fs.h"
 #include "base/log.h"
-#include "quant/rules.h"
-#include "train/last_save.h"
 #include "job/rules_record.h"
 #include "job/setup.h"
+#include "quant/rules.h"
+#include "train/last_save.h"
 #include "train/trainer_state.h"
 
 #define MAX_CONFIG_BYTES ((size_t)16 << 20)

@@ -13,13 +13,13 @@
 #define OCT_TRAIN_TRAINER_STATE_H
 
 #include "base/claim.h"
-#include "job/build.h"
 #include "checkpoint/checkpoint.h"
 #include "data/dataset.h"
-#include "train/metrics.h"
-#include "train/optimizer.h"
+#include "job/build.h"
 #include "job/portable.h"
 #include "job/ranks.h"
+#include "train/metrics.h"
+#include "train/optimizer.h"
 #include "train/schedule.h"
 #include "train/trainer.h"
 

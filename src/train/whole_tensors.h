@@ -9,8 +9,8 @@
 
 #include "comm/comm.h"
 #include "fsdp/sharding.h"
-#include "tensors/safetensors.h"
 #include "nn/module.h"
+#include "tensors/safetensors.h"
 
 /* A tensor of a parameter's shape of which this rank holds a shard: its value, or state. */
 typedef struct oct_collected {

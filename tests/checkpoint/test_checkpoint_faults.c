@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "text/documents.h"
 #include "checkpoint_support.h"
+#include "text/documents.h"
 
 static void given_a_full_disk_at_any_byte_the_earlier_checkpoint_stays(void **state) {
     (void)state;

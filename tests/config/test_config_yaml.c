@@ -1,8 +1,8 @@
 /* MindSpeed MM's job form: its keys in octet's fields, and what is wrong with one. */
 #include <math.h>
 
-#include "quant/rules.h"
 #include "job_texts.h"
+#include "quant/rules.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 

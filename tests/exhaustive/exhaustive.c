@@ -14,10 +14,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "levels.h"
 #include "base/alloc.h"
 #include "base/fs.h"
 #include "base/thread.h"
+#include "levels.h"
 
 enum {
     MAX_CODES = 1 << 16,

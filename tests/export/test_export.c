@@ -5,9 +5,9 @@
 
 #include <unistd.h>
 
-#include "job/conversion.h"
 #include "export/export_check.h"
 #include "export/export_source.h"
+#include "job/conversion.h"
 
 typedef struct scene {
     workshop w;

@@ -10,8 +10,8 @@
 #include <xxhash.h>
 
 #include "data/dataset.h"
-#include "text/documents.h"
 #include "data/packed_file.h"
+#include "text/documents.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
 

@@ -7,10 +7,10 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "levels.h"
 #include "base/alloc.h"
 #include "expect.h"
 #include "kernel/gemm/tuning.h"
+#include "levels.h"
 
 enum { MAX_N = 1 << 16 /* elements of one row of a file */ };
 

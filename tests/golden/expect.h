@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "levels.h"
 #include "golden.h"
+#include "levels.h"
 
 enum {
     COPIES = 67,  /* of a single value: whole vectors of any width and a tail */

@@ -6,6 +6,7 @@
 #define OCT_TESTS_GOLDEN_H
 
 #include <octet/status.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 

@@ -2,8 +2,8 @@
  * 0 all pass, 1 some fail, 2 the input isn't golden vectors. */
 #include <stdio.h>
 
-#include "levels.h"
 #include "golden.h"
+#include "levels.h"
 
 int main(int argc, char **argv) {
     if (argc != 2) {

@@ -6,8 +6,8 @@
 #include <octet/format.h>
 
 #include "hf/hf_folder.h"
-#include "model/hf_names.h"
 #include "job/hf_model.h"
+#include "model/hf_names.h"
 
 enum { MAX_ITEMS = 64, MAX_BYTES = 1 << 20 };
 

@@ -2,13 +2,13 @@
 #include "train_support.h"
 
 #include "hf/hf_folder.h"
-#include "model/hf_names.h"
 #include "job/hf_model.h"
-#include "model/args_list.h"
 #include "job/hf_words.h"
 #include "job/ranks.h"
 #include "job/setup.h"
 #include "job/variant.h"
+#include "model/args_list.h"
+#include "model/hf_names.h"
 
 #define LIST(...) ((const char *const[]){__VA_ARGS__, NULL})
 

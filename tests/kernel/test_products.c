@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "exact.h"
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/rng.h"
+#include "exact.h"
 #include "harness.h"
 #include "kernel/gemm.h"
 #include "kernel/gemm/tuning.h"

@@ -6,8 +6,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "levels.h"
 #include "kernel/gemm/tuning.h"
+#include "levels.h"
 
 enum { MOST_SCALES = 1 << 16, NO_MUTANT = 97 /* exit status: the name or the tables are wrong */ };
 

@@ -14,9 +14,9 @@
 #include "base/alloc.h"
 #include "base/fs.h"
 #include "base/rng.h"
-#include "tensors/safetensors.h"
 #include "model/hf_names.h"
 #include "model/model.h"
+#include "tensors/safetensors.h"
 
 enum { B = 2, S = 33, END = 3 };
 

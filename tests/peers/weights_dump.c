@@ -7,12 +7,12 @@
 #include <stdio.h>
 
 #include "base/alloc.h"
-#include "tensors/safetensors.h"
+#include "job/conversion.h"
+#include "job/model_source.h"
 #include "nn/experts.h"
 #include "nn/linear.h"
 #include "nn/weights.h"
-#include "job/conversion.h"
-#include "job/model_source.h"
+#include "tensors/safetensors.h"
 
 typedef struct dump {
     oct_safetensors_writer *writer;

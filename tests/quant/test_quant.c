@@ -6,14 +6,14 @@
 #include <octet/quantize.h>
 #include <string.h>
 
-#include "levels.h"
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/rng.h"
 #include "base/thread.h"
 #include "exact.h"
-#include "quant/quantize.h"
+#include "levels.h"
 #include "quant/quant_cache.h"
+#include "quant/quantize.h"
 
 static oct_recipe parse(const char *name) {
     oct_recipe recipe;

@@ -10,11 +10,11 @@
 #include <sys/resource.h>
 
 #include "base/log.h"
-#include "report/event_file.h"
 #include "file/json.h"
+#include "file_support.h"
+#include "report/event_file.h"
 #include "report/metrics_file.h"
 #include "report/tfrecord.h"
-#include "file_support.h"
 
 static int n_warnings;
 

@@ -2,8 +2,8 @@
 #ifndef OCT_TESTS_HF_SUPPORT_H
 #define OCT_TESTS_HF_SUPPORT_H
 
-#include "hf/hf_config.h"
 #include "file_support.h"
+#include "hf/hf_config.h"
 
 static const char llama[] =
     "{\"architectures\": [\"LlamaForCausalLM\"], \"attention_bias\": false, \"bos_token_id\": "

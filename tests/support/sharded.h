@@ -12,11 +12,11 @@
 #include "comm/comm.h"
 #include "convert/plan.h"
 #include "fsdp/fsdp.h"
+#include "job/ranks.h"
 #include "kernel/select.h"
 #include "model/model.h"
 #include "quant/rules.h"
 #include "train/optimizer.h"
-#include "job/ranks.h"
 
 enum { SEED = 11, S = 8, N_SEQUENCES = 12 }; /* 12: any of 1 to 4 ranks takes as many */
 

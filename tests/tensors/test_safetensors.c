@@ -10,8 +10,8 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#include "tensors/safetensors.h"
 #include "file_support.h"
+#include "tensors/safetensors.h"
 
 /* A file in memory: header length, header, data. */
 typedef struct image {

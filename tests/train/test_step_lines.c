@@ -3,9 +3,9 @@
 
 #include <math.h>
 
+#include "infer/validate.h"
 #include "train/metrics.h"
 #include "train/pace.h"
-#include "infer/validate.h"
 
 static void given_batches_of_different_sizes_the_mean_is_weighted_by_tokens(void **state) {
     (void)state;

@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "base/crc32.h"
 #include "base/fs.h"
 #include "export/pickle.h"
 #include "export/values.h"
@@ -167,7 +168,7 @@ static oct_status pack(const dcp *d, const dcp_chunk *c, packed *p, oct_error *e
     oct_zip_put(&p->zip, "archive/data.pkl", pickle.text, pickle.length);
     oct_zip_put(&p->zip, "archive/byteorder", "little", 6);
     oct_zip_put(&p->zip, "archive/version", "3\n", 2);
-    oct_zip_put_data(&p->zip, "archive/data/0", oct_zip_crc(p->bytes, p->n), p->n);
+    oct_zip_put_data(&p->zip, "archive/data/0", oct_crc32(p->bytes, p->n), p->n);
     oct_zip_end(&p->zip, p->n);
     bool failed = pickle.failed || p->zip.head.failed || p->zip.tail.failed;
     oct_strbuf_free(&pickle);

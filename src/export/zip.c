@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/crc32.h"
+
 enum { LOCAL_BYTES = 30, ALIGNMENT = 64 };
 
 static void put(oct_strbuf *to, uint32_t value, int n_bytes) {
@@ -10,19 +12,6 @@ static void put(oct_strbuf *to, uint32_t value, int n_bytes) {
     for (int i = 0; i < n_bytes; i++)
         bytes[i] = (unsigned char)(value >> 8 * i);
     oct_strbuf_append(to, bytes, (size_t)n_bytes);
-}
-
-uint32_t oct_zip_crc(const void *bytes, size_t n) {
-    uint32_t table[256], crc = 0xffffffff;
-    const unsigned char *p = bytes;
-    for (uint32_t i = 0; i < 256; i++) {
-        table[i] = i;
-        for (int k = 0; k < 8; k++)
-            table[i] = table[i] & 1 ? table[i] >> 1 ^ 0xedb88320 : table[i] >> 1;
-    }
-    for (size_t i = 0; i < n; i++)
-        crc = table[(crc ^ p[i]) & 255] ^ crc >> 8;
-    return ~crc;
 }
 
 /* What a local header and one of the central directory have in common. */
@@ -65,7 +54,7 @@ static void put_entry(oct_zip *zip, const char *name, uint32_t crc, size_t n, si
 }
 
 void oct_zip_put(oct_zip *zip, const char *name, const void *bytes, size_t n) {
-    put_entry(zip, name, oct_zip_crc(bytes, n), n, 0);
+    put_entry(zip, name, oct_crc32(bytes, n), n, 0);
     oct_strbuf_append(&zip->head, bytes, n);
 }
 

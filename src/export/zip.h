@@ -14,8 +14,6 @@ typedef struct oct_zip {
     int n_entries;
 } oct_zip;
 
-/* CRC-32 of n bytes. */
-uint32_t oct_zip_crc(const void *bytes, size_t n);
 /* A small entry; names and the archive with its data stay below 4 GiB. */
 void oct_zip_put(oct_zip *zip, const char *name, const void *bytes, size_t n);
 /* The entry of the data, whose bytes begin at a multiple of 64 in the archive; call it once, last

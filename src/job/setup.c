@@ -14,10 +14,12 @@
 #include "config/model_args.h"
 #include "config/together.h"
 #include "convert/pattern.h"
+#include "job/dcp_model.h"
 #include "job/hf_model.h"
 #include "job/local_part.h"
 #include "model/hf_names.h"
 #include "op/elementwise.h"
+#include "tensors/dcp.h"
 
 oct_status oct_setup_fail_at(const oct_job *job, const char *key, const oct_error *cause,
                              oct_error *err) {
@@ -365,6 +367,8 @@ oct_status oct_setup_parameters(const oct_job *job, uint64_t seed, oct_model *mo
     }
     if (job->checkpoint.initial_load_in_hf)
         status = read_hf(job, path, model, &cause);
+    else if (oct_is_dcp_folder(path))
+        status = oct_setup_parameters_from_dcp(path, model, &cause);
     else
         status = read_checkpoint(path, model, &cause);
     if (status != OCT_OK)

@@ -13,6 +13,7 @@
 #include "job/setup.h"
 #include "job/variant.h"
 #include "kernel/select.h"
+#include "tensors/dcp.h"
 #include "train/aside.h"
 #include "train/trainer_state.h"
 
@@ -267,7 +268,13 @@ oct_status oct_trainer_find_start(oct_trainer *t, oct_error *err) {
     if (status != OCT_OK || t->start || !job->checkpoint.initial_load_path ||
         job->checkpoint.initial_load_model_only || job->checkpoint.initial_load_in_hf)
         return status;
-    if (oct_checkpoint_open(job->checkpoint.initial_load_path, &t->start, &cause) != OCT_OK)
+    if (oct_is_dcp_folder(job->checkpoint.initial_load_path))
+        oct_fail(&cause, OCT_INVALID,
+                 "of a folder of torch.distributed.checkpoint octet takes the weights alone; "
+                 "expected checkpoint.initial_load_model_only = true");
+    else
+        oct_checkpoint_open(job->checkpoint.initial_load_path, &t->start, &cause);
+    if (!t->start)
         return oct_setup_fail_at(job, "checkpoint.initial_load_path", &cause, err);
     return OCT_OK;
 }

@@ -8,6 +8,8 @@
 #include "export/export_check.h"
 #include "export/export_source.h"
 #include "job/conversion.h"
+#include "tensors/dcp.h"
+#include "tensors/unpickle.h"
 
 typedef struct scene {
     workshop w;
@@ -139,6 +141,136 @@ static void given_any_other_value_the_check_of_an_export_names_its_tensor(void *
     }
 }
 
+/* All that a folder says, whatever it is. */
+static oct_status read_all(const char *folder) {
+    oct_dcp *dcp = NULL;
+    oct_error err = {0};
+    oct_status status = oct_dcp_open(folder, &dcp, &err);
+    for (size_t i = 0; status == OCT_OK && i < oct_dcp_count(dcp); i++) {
+        const oct_dcp_tensor *t = oct_dcp_get(dcp, i);
+        size_t n = 4;
+        for (int d = 0; d < t->n_dims; d++)
+            n *= (size_t)t->shape[d];
+        void *to = n <= (1 << 24) ? malloc(n) : NULL;
+        status = to ? oct_dcp_read(dcp, t, to, &err) : OCT_INVALID;
+        free(to);
+    }
+    oct_dcp_close(dcp);
+    if (status != OCT_OK && err.message[0])
+        assert_one_line(err.message);
+    return status;
+}
+
+static void put_bytes(const scene *s, const char *name, const char *bytes, size_t n) {
+    char path[192];
+    snprintf(path, sizeof path, "%s/%s", s->target, name);
+    FILE *file = fopen(path, "wb"); /* no fsync: ten thousand of them */
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, n, file), n);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* Bytes are changed, cut, doubled; what is read is refused or reads, and no memory is lost. */
+static void mutate(const scene *s, const char *name, int n_rounds) {
+    char path[192], *bytes = NULL;
+    size_t n, live = oct_alloc_live_bytes();
+    int n_refused = 0;
+    snprintf(path, sizeof path, "%s/%s", s->target, name);
+    assert_int_equal(oct_file_read(path, 1 << 24, &bytes, &n, NULL), OCT_OK);
+    char *copy = malloc(n + 64);
+    assert_non_null(copy);
+    for (uint64_t round = 0; round < (uint64_t)n_rounds; round++) {
+        size_t length = n;
+        memcpy(copy, bytes, n);
+        uint64_t n_changes = 1 + oct_rng_below(1, 0, round, 4);
+        for (uint64_t k = 0; k < n_changes; k++) {
+            size_t at = oct_rng_below(2, k, round, length - 40);
+            switch (oct_rng_below(3, k, round, 4)) {
+            case 0:
+                copy[at] = (char)oct_rng_below(4, k, round, 256);
+                break;
+            case 1: /* another opcode of those that there are */
+                copy[at] = "(.NJKMX)]}tausReqbhj\x80\x81\x85\x88\x8a\x93\x94"[oct_rng_below(
+                    5, k, round, 27)];
+                break;
+            case 2: /* a piece twice */
+                memmove(copy + at, copy + oct_rng_below(6, k, round, length - 40), 32);
+                break;
+            default:
+                length -= oct_rng_below(7, k, round, 8);
+            }
+        }
+        put_bytes(s, name, copy, length);
+        n_refused += read_all(s->target) != OCT_OK;
+    }
+    put_bytes(s, name, bytes, n);
+    assert_int_equal(read_all(s->target), OCT_OK);
+    assert_true(n_refused > n_rounds / 2);
+    free(copy);
+    oct_free(bytes);
+    assert_int_equal(oct_alloc_live_bytes(), live);
+}
+
+static void given_ten_thousand_changed_folders_of_torchs_each_is_read_or_refused(void **state) {
+    const scene *s = *state;
+    const oct_export_request request = {.format = OCT_EXPORT_DCP};
+    oct_export_summary summary;
+    oct_error err = {0};
+    if (oct_export_source(s->source, &request, s->target, &summary, &err))
+        fail_msg("%s", err.message);
+    mutate(s, ".metadata", 10000);
+    mutate(s, "__0_0.distcp", 1000);
+}
+
+/* What a hostile pickle would run; and forms that aren't one. */
+static void given_a_pickle_that_would_run_something_it_is_refused_by_name(void **state) {
+    (void)state;
+    static const struct {
+        const char *bytes, *said;
+    } cases[] = {
+        {"\x80\x02"
+         "cos\nsystem\nX\x04\0\0\0true\x85R.",
+         "it names os.system"},
+        {"\x80\x02"
+         "cbuiltins\neval\nX\x01\0\0\0001\x85R.",
+         "it names builtins.eval"},
+        {"\x80\x02"
+         "ctorch\nload\n)R.",
+         "it names torch.load"},
+        {"\x80\x02"
+         "c__builtin__\neval\n.",
+         "it names __builtin__.eval"},
+        {"\x80\x04\x8c\x02os\x8c\x06system\x93.", "it names os.system"},
+        {"\x80\x02"
+         "i",
+         "opcode 0x69 isn't allowed"}, /* INST */
+        {"\x80\x02"
+         "(o.",
+         "opcode 0x6f isn't allowed"},                      /* OBJ */
+        {"\x80\x02\x82\x01.", "opcode 0x82 isn't allowed"}, /* EXT1 */
+        {"\x80\x02}R.", "opcode 0x52"},
+        {"\x80\x02)b.", "opcode 0x62"},
+        {"\x80\x02t.", "opcode 0x74"},
+        {"\x80\x02(u.", "opcode 0x75"},
+        {"\x80\x02h\x07.", "opcode 0x68"},
+        {"\x80\x09.", "opcode 0x80"},
+        {"\x80\x02.", "its end isn't one"},
+        {"\x80\x02NN.", "its end isn't one"},
+        {"\x80\x02N", "it ends before"},
+    };
+    static const size_t lengths[] = {27, 30, 17, 25, 15, 3, 5, 5, 5, 5, 4, 5, 5, 3, 3, 5, 3};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const oct_pickle *root;
+        oct_error err = {0};
+        oct_arena *arena = oct_arena_create();
+        assert_int_equal(oct_unpickle(cases[i].bytes, lengths[i], "f", arena, &root, &err),
+                         OCT_INVALID);
+        assert_contains(err.message, cases[i].said);
+        assert_one_line(err.message);
+        oct_arena_destroy(arena);
+    }
+}
+
 #define SCENE(story) cmocka_unit_test_setup_teardown(story, open_scene, close_scene)
 
 int main(void) {
@@ -146,6 +278,8 @@ int main(void) {
         SCENE(given_memory_that_ends_anywhere_an_export_fails_and_leaves_nothing),
         SCENE(given_a_stop_between_tensors_an_export_leaves_nothing),
         SCENE(given_any_other_value_the_check_of_an_export_names_its_tensor),
+        SCENE(given_ten_thousand_changed_folders_of_torchs_each_is_read_or_refused),
+        cmocka_unit_test(given_a_pickle_that_would_run_something_it_is_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -380,6 +380,67 @@ class Exports(Training):
         self.assertEqual(tied["layers.1.moe.experts.w1"][:2], ("bfloat16", [4, 32, 64]))
         self.assertEqual(set(tied), set(self.trained("tied")) | {"output.weight"})
 
+    def from_dcp(self, folder, *args):
+        return ["train", "job.toml", "--checkpoint.enable", "--optimizer.lr=0", "--training.steps=1", "--job.dump_folder=" + folder + "-run",
+                "--checkpoint.initial_load_path=" + folder, *args]
+
+    def test_given_torchtitans_checkpoint_in_any_rectangles_training_starts_from_it(self):
+        self.accepted(SAVE)
+        masters = {name: (shape, content) for name, (_, shape, content) in self.trained().items()}
+        for name, cuts in (("whole", (1, 1)), ("rows", (3, 1)), ("columns", (1, 5)), ("tiles", (4, 3))):
+            dcp_folder.write(self.path(name), masters, cuts)
+            self.assertIn("Loaded initial weights from " + name, self.accepted(self.from_dcp(name)).stdout)
+            self.assertEqual(self.trained(name + "-run", 1), self.trained())
+        self.accepted(["export", "out", "ours", "--format", "dcp", "--shard-size", "20KB"])
+        self.accepted(self.from_dcp("ours"))
+        self.assertEqual(self.trained("ours-run", 1), self.trained())
+        self.refused(self.from_dcp("ours", "--no-checkpoint.initial_load_model_only", "--job.dump_folder=new"), "initial_load_model_only", "weights alone")
+
+    def test_given_torchtitans_checkpoint_that_lies_it_is_refused_by_tensor(self):
+        self.accepted(SAVE)
+        masters = {name: (shape, content) for name, (_, shape, content) in self.trained().items()}
+        norm = "layers.0.ffn_norm.weight"
+
+        def chunks(m):
+            return m.state_dict_metadata[norm].chunks
+
+        def info(m):
+            return next(v for k, v in m.storage_data.items() if k.fqn == norm)
+
+        changes = [
+            (lambda m: setattr(chunks(m)[0], "sizes", dcp_folder.Size([40])), "chunks overlap"),
+            (lambda m: chunks(m).pop(), "leave a gap"),
+            (lambda m: setattr(chunks(m)[1], "sizes", dcp_folder.Size([33])), "lies outside"),
+            (lambda m: setattr(chunks(m)[1], "offsets", dcp_folder.Size([31])), "not where it is"),
+            (lambda m: setattr(info(m), "relative_path", "../out"), "leads out of the folder"),
+            (lambda m: setattr(info(m), "relative_path", "nowhere"), "nowhere"),
+            (lambda m: setattr(info(m), "offset", 10 ** 12), "shorter than .metadata says"),
+            (lambda m: setattr(info(m), "length", 10 ** 15), "shorter than .metadata says"),
+            (lambda m: setattr(info(m), "offset", info(m).offset + 1), "not an archive of one tensor"),
+            (lambda m: setattr(info(m), "transform_descriptors", ["zstd"]), "compressed"),
+            (lambda m: m.state_dict_metadata.pop(norm), norm + " is missing"),
+            (lambda m: m.state_dict_metadata.update(other=m.state_dict_metadata[norm]), "not where it is"),
+            (lambda m: m.state_dict_metadata.update({norm: m.state_dict_metadata["output.weight"]}), "not where it is"),
+            (lambda m: m.state_dict_metadata.update({norm: 7}), "neither a tensor nor bytes"),
+            (lambda m: m.__dict__.pop("storage_data"), "no storage_data"),
+            (lambda m: m.state_dict_metadata.update(evil=os.system), "posix.system"),
+        ]
+        for i, (change, said) in enumerate(changes):
+            dcp_folder.write(self.path(f"bad{i}"), masters, (2, 1), change)
+            self.refused(self.from_dcp(f"bad{i}"), "checkpoint.initial_load_path", said)
+        dcp_folder.write(self.path("flipped"), masters, (1, 1))
+        with open(self.path("flipped", "__0_0.distcp"), "r+b") as file:
+            file.seek(5000)
+            byte = file.read(1)
+            file.seek(5000)
+            file.write(bytes([byte[0] ^ 1]))
+        self.refused(self.from_dcp("flipped"), "checksum is wrong")
+        small = dict(masters, **{norm: ([32], masters[norm][1][:128])})
+        dcp_folder.write(self.path("small"), small, (1, 1))
+        self.refused(self.from_dcp("small"), norm + " has another shape")
+        dcp_folder.write(self.path("more"), dict(masters, extra=([2], bytes(8))), (1, 1))
+        self.refused(self.from_dcp("more"), "the job's model has no extra")
+
     def test_given_several_processes_the_first_exports_what_they_saved(self):
         if not MPIRUN:
             self.skipTest("no mpirun")

@@ -109,6 +109,55 @@ def load_dcp(folder):
         save_file(state, folder / (name + ".loaded"))
 
 
+def save_rank(rank, folder, names):
+    """One of two processes that save together: FSDP2's model of the file, experts by expert or by rows within."""
+    import torch
+    import torch.distributed as dist
+    import torch.distributed.checkpoint as dcp
+    from safetensors.torch import load_file
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard, distribute_tensor
+    quiet()
+    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
+    mesh = init_device_mesh("cpu", (2,))
+
+    class Model(torch.nn.Module):
+        """Parameters by torchtitan's names, in a tree of modules."""
+
+        def put(self, name, tensor):
+            first, _, rest = name.partition(".")
+            if rest:
+                if not hasattr(self, first):
+                    self.add_module(first, Model())
+                getattr(self, first).put(rest, tensor)
+            else:
+                self.register_parameter(first, torch.nn.Parameter(tensor))
+
+    for name in names:
+        tensors = load_file(folder / (name + ".loaded"))
+        model, state = Model(), {}
+        for key, tensor in tensors.items():
+            if tensor.dim() == 3:
+                state[key] = distribute_tensor(tensor, mesh, [Shard(len(state) % 2)])
+            elif "expert_bias" in key:
+                state[key] = tensor
+            else:
+                model.put(key, tensor)
+        from torch.distributed.fsdp import fully_shard
+        fully_shard(model, mesh=mesh)
+        state.update(model.state_dict())
+        first = next(iter(model.state_dict()))
+        state.update({"optimizer.state." + first + ".exp_avg": state[first], "lr_scheduler": {"step": 3}, "train_state": {"step": 3}})
+        dcp.save(state, checkpoint_id=folder / (name + " of ranks"))
+    dist.destroy_process_group()
+
+
+def save_dcp(folder):
+    import torch.multiprocessing
+    names = json.loads((folder / "work").read_text())["save"]
+    torch.multiprocessing.spawn(save_rank, (folder, names), nprocs=2)
+
+
 def quiet():
     import warnings
     import torch
@@ -294,11 +343,15 @@ def toml(value):
     return json.dumps(value)
 
 
-def train(octet, name, family, flavor, args, converters=()):
-    folder = octet.folder / "runs" / name
+def write_job(octet, folder, family, flavor, args, converters=()):
     text = JOB % dict(folder=folder, name=family, flavor=flavor, converters=toml(list(converters)),
                       args="\n".join(f"{k} = {toml(v)}" for k, v in args.items()))
     (octet.folder / "job.toml").write_text(text)
+
+
+def train(octet, name, family, flavor, args, converters=()):
+    folder = octet.folder / "runs" / name
+    write_job(octet, folder, family, flavor, args, converters)
     octet("train", "job.toml")
     return folder
 
@@ -394,6 +447,34 @@ def check_dcp(octet, python):
         demand(same, f"{export}: torch.distributed.checkpoint loads others")
         subprocess.run(["rm", "-r", folder / export], check=True)
     print(f"  torch.distributed.checkpoint: {n_same} of {len(work)} folders the same")
+    check_saved(octet, python, [export for _, export in work if export.endswith("5GB")])
+
+
+def check_saved(octet, python, names):
+    """What two processes of torch save, as octet reads it: a run at no learning rate starts from it."""
+    folder, demand, n_same = octet.folder, octet.failures.demand, 0
+    subprocess.run(["rm", "-rf", folder / "rendezvous"], check=True)
+    (folder / "work").write_text(json.dumps(dict(save=names)))
+    good, why = run_peer(python, "--save", folder)
+    demand(good, f"{python}: dcp of two ranks: {why}")
+    for export in names if good else []:
+        name = export.partition(" dcp")[0]
+        family, flavor, args = TRAINED[name]
+        write_job(octet, folder / "again", family, flavor, args)
+        subprocess.run(["rm", "-rf", folder / "again"], check=True)
+        said = octet("train", "job.toml", "--optimizer.lr=0", "--training.steps=1", "--checkpoint.last_save_model_only=true",
+                     "--checkpoint.initial_load_path=" + str(folder / (export + " of ranks")), "--model.args.load_balance_coeff=0")
+        demand(b"tensors of the optimizer and of the run aren't used" in said, f"{export}: {said[-500:]}")
+        ours = {}
+        for file in (folder / "again" / "checkpoint" / "step-1").glob("model-*.safetensors"):
+            ours.update(tensors_of(file))
+        if "tied" in name:
+            ours["output.weight"] = ours["tok_embeddings.weight"]
+        same = ours == tensors_of(folder / (export + ".loaded"))
+        n_same += same
+        demand(same, f"{export}: octet reads others of two ranks")
+        subprocess.run(["rm", "-r", folder / (export + " of ranks")], check=True)
+    print(f"  saved by two ranks of torch (FSDP2, experts cut in both ways): {n_same} of {len(names)} read the same")
 
 
 def check_round_trips(octet, python, prompt):
@@ -481,7 +562,7 @@ def compare_weights(octet, work, opened):
 
 
 def main():
-    stages = {"--dcp": load_dcp, "--make": make, "--read": read, "--decompress": decompress}
+    stages = {"--dcp": load_dcp, "--save": save_dcp, "--make": make, "--read": read, "--decompress": decompress}
     if sys.argv[1] in stages:
         stages[sys.argv[1]](pathlib.Path(sys.argv[2]))
         return 0

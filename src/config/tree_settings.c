@@ -63,8 +63,65 @@ static bool belongs(const oct_schema *schema, const char *name) {
            oct_schema_nearest_section(schema, name, near, sizeof near);
 }
 
+/* The value of "section.key", or NULL. */
+static const oct_value *find_in_section(const oct_value *root, const char *name) {
+    char section[64];
+    const char *dot = strchr(name, '.');
+    snprintf(section, sizeof section, "%.*s", (int)(dot - name), name);
+    const oct_value *table = oct_value_find(root, section);
+    return table && table->kind == OCT_VALUE_TABLE ? oct_value_find(table, dot + 1) : NULL;
+}
+
+/* MindSpeed LLM has jobs with the sections of MindSpeed MM's and other keys in them (its
+ * examples/fsdp2): not one slip after another, but a form that isn't read. */
+static oct_status check_is_not_llm(oct_loader *l, const oct_value *root) {
+    static const char *const words[] = {
+        "parallel.fsdp_modules",      "parallel.recompute_modules",
+        "parallel.fsdp_size",         "parallel.ep_size",
+        "parallel.cp_size",           "training.stage",
+        "training.max_steps",         "training.save_steps",
+        "training.logging_steps",     "training.max_grad_norm",
+        "training.warmup_ratio",      "training.min_lr",
+        "training.lr_scheduler_type", "training.per_device_train_batch_size",
+        "training.output_dir",        "data.cutoff_len",
+        "data.max_samples",           "data.data_manager_type",
+        "model.train_from_scratch",   "model.tokenizer_name_or_path"};
+    static const char *const own[] = {"parallel.fsdp_plan", "training.train_iters",
+                                      "data.dataset_param", "training.micro_batch_size"};
+    enum { FEWEST = 2, N_WORDS = sizeof words / sizeof *words };
+    const oct_value *first = NULL;
+    const char *name = NULL;
+    int n = 0;
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (find_in_section(root, own[i]))
+            return OCT_OK;
+    for (size_t i = 0; i < N_WORDS; i++) {
+        const oct_value *found = find_in_section(root, words[i]);
+        n += found != NULL;
+        if (found && (!first || found->line < first->line)) {
+            first = found;
+            name = words[i];
+        }
+    }
+    if (n < FEWEST)
+        return OCT_OK;
+    const char *place = oct_loader_place(l, first->line);
+    if (!place)
+        return OCT_NO_MEMORY;
+    return oct_fail(l->builder.err, OCT_INVALID,
+                    "%s: %s: a job of MindSpeed LLM (%d of its words are here), which isn't read; "
+                    "expected a MindSpeed MM job, with data.dataset_param, training.train_iters "
+                    "and training.micro_batch_size, or a torchtitan job (.toml)",
+                    place, name, n);
+}
+
 oct_status oct_loader_check_is_job(oct_loader *l, const oct_value *root) {
     const oct_schema *schema = oct_loader_schema(l);
+    if (l->job->form == OCT_JOB_MINDSPEED) {
+        oct_status status = check_is_not_llm(l, root);
+        if (status)
+            return status;
+    }
     const oct_value *first = root->items.first;
     for (const oct_value *item = first; item; item = item->next)
         if (belongs(schema, item->key))

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -169,11 +170,28 @@ static void warn_of_other_value(const oct_trainer *t, const oct_job *before, con
     oct_strbuf_free(&is);
 }
 
+/* Whether the experts' key holds what the linears' does: it isn't set, or a YAML plan set both. */
+static bool follows_linears(const oct_job *job, const char *key, const char *linears) {
+    return !oct_job_is_set(job, key) ||
+           strcmp(oct_job_name(job, key), oct_job_name(job, linears)) == 0;
+}
+
+/* Whether the line of the linears' key has told it: a YAML plan has one key for both. */
+static bool is_told(const oct_job *before, const oct_job *job, const char *key) {
+    static const char experts[] = "quantize.grouped_mm.";
+    char linears[128];
+    if (job->form != OCT_JOB_MINDSPEED || strncmp(key, experts, sizeof experts - 1) != 0)
+        return false;
+    snprintf(linears, sizeof linears, "quantize.linear.%s", key + sizeof experts - 1);
+    return follows_linears(before, key, linears) && follows_linears(job, key, linears);
+}
+
 static void warn_of_another_job(const oct_trainer *t, const oct_job *before, const json_t *state) {
     oct_job_effect effect;
     const char *key;
     for (size_t i = 0; (key = oct_job_key(t->job, i, &effect)); i++)
-        if (effect == OCT_EFFECT_SOURCE || effect == OCT_EFFECT_RESULT)
+        if ((effect == OCT_EFFECT_SOURCE || effect == OCT_EFFECT_RESULT) &&
+            !is_told(before, t->job, key))
             warn_of_other_value(t, before, state, key, effect);
 }
 

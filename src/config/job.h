@@ -215,6 +215,10 @@ static inline bool oct_job_saves(const oct_job *job) {
 /* True if the user wrote it, in the file or on the command line. */
 bool oct_job_is_set(const oct_job *job, const char *key);
 
+/* Whether the command line asks for something by this very key; none and false ask for what is so
+ * without it. */
+bool oct_job_asks_for(const oct_job *job, const char *key);
+
 /* True for a job of torchtitan-npu: it names that package's configuration module. */
 bool oct_job_is_npu(const oct_job *job);
 /* The rules that quantize.rules name; "framework" is that of the file's form. */

@@ -446,6 +446,30 @@ static void take_from_plan(oct_loader *l, oct_job_mx *mx) {
         l->job->quantization_plan.fsdp_low_precision_all_gather_mode;
 }
 
+static bool is_in_plan(const oct_key *key) {
+    return strncmp(key->name, PLAN, strlen(PLAN)) == 0;
+}
+
+/* What the command line says of a plan that it turns off itself would do nothing. (The file's plan
+ * stays what it is: to try a job without it is what `none` is for.) */
+static oct_status check_declined_plan(oct_loader *l) {
+    const oct_setting *recipe = setting_of(l, PLAN "recipe_name");
+    bool off = recipe->value && !l->job->quantization_plan.recipe_name;
+    oct_status status = OCT_OK;
+    for (size_t i = 0; i < oct_schema_mindspeed.n && off && !status; i++) {
+        const oct_key *key = &oct_schema_mindspeed.keys[i];
+        const oct_setting *setting = &l->state->mindspeed[i];
+        if (l->reading != OCT_JOB_READ_STRICT || setting == recipe || !is_in_plan(key) ||
+            !oct_setting_is_asked_for(setting))
+            continue;
+        status = oct_loader_fail(l, setting->place, setting->name ? setting->name : key->name,
+                                 PLAN "recipe_name is none",
+                                 "a recipe in place of none, or nothing", setting->value);
+        status = oct_loader_refuse(l, status, OCT_REFUSED_BY_PLACE);
+    }
+    return status;
+}
+
 static oct_status check_linear_keys(oct_loader *l) {
     return check_quantize_keys(l, LINEAR, "quantize.linear.mx");
 }
@@ -482,9 +506,10 @@ static oct_status check_chat(oct_loader *l) {
 
 oct_status oct_loader_finish_mindspeed(oct_loader *l) {
     static oct_status (*const parts[])(oct_loader *) = {
-        check_lr_min,      finish_validation, finish_shards, finish_recompute, finish_optimizer,
-        finish_plan,       finish_format,     check_plan,    check_block_size, refuse_foreign_keys,
-        check_linear_keys, check_expert_keys, check_chat};
+        check_lr_min,      finish_validation,   finish_shards,       finish_recompute,
+        finish_optimizer,  finish_plan,         finish_format,       check_plan,
+        check_block_size,  refuse_foreign_keys, check_declined_plan, check_linear_keys,
+        check_expert_keys, check_chat};
     oct_status status = oct_loader_refuse(l, finish_model(l), OCT_REFUSED_MODEL);
     finish_schedule(l);
     finish_batch(l);

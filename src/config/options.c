@@ -30,13 +30,6 @@ static bool is_active(const oct_job *job, const recipe_table *t) {
            has_item(&job->quantization_plan.quant_converters, t->plan_converter);
 }
 
-/* Whether the command line asks for something; none and false ask for what is so already. */
-static bool is_typed(const oct_setting *setting) {
-    const oct_value *value = setting->value;
-    return value && strcmp(setting->place, OCT_COMMAND_LINE) == 0 &&
-           value->kind != OCT_VALUE_NULL && !(value->kind == OCT_VALUE_BOOL && !value->boolean);
-}
-
 /* The options of a table without its converter. (A YAML job's are mindspeed.c's to check.) */
 static oct_status check_inactive(oct_loader *l, const recipe_table *t) {
     oct_status status = OCT_OK;
@@ -46,7 +39,7 @@ static oct_status check_inactive(oct_loader *l, const recipe_table *t) {
     for (size_t i = 0; i < oct_schema_titan.n && !status; i++) {
         const oct_key *key = &oct_schema_titan.keys[i];
         const oct_setting *setting = &l->state->titan[i];
-        if (!is_typed(setting) || key->kind != OCT_KEY_USED ||
+        if (!oct_setting_is_asked_for(setting) || key->kind != OCT_KEY_USED ||
             strncmp(key->name, t->section, strlen(t->section)) != 0)
             continue;
         status = oct_loader_fail(l, setting->place, key->name, what, expected, setting->value);
@@ -60,7 +53,7 @@ static const oct_setting *typed_value(oct_loader *l, const recipe_table *t, cons
                                       char key[MAX_KEY]) {
     oct_setting *setting = NULL;
     snprintf(key, MAX_KEY, "%s%s", t->section, name);
-    if (!oct_loader_find(l, key, strlen(key), &setting) || !is_typed(setting))
+    if (!oct_loader_find(l, key, strlen(key), &setting) || !oct_setting_is_asked_for(setting))
         return NULL;
     return setting;
 }

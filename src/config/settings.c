@@ -51,6 +51,12 @@ const char *oct_loader_place(oct_loader *l, int line) {
     return place;
 }
 
+bool oct_setting_is_asked_for(const oct_setting *setting) {
+    const oct_value *value = setting->value;
+    return value && strcmp(setting->place, OCT_COMMAND_LINE) == 0 &&
+           value->kind != OCT_VALUE_NULL && !(value->kind == OCT_VALUE_BOOL && !value->boolean);
+}
+
 /* ---- errors ---- */
 
 static void describe(const oct_value *value, char *text, size_t size) {
@@ -159,6 +165,12 @@ const char *oct_job_blame(const oct_job *job, const char *const *keys, size_t n)
 bool oct_job_is_set(const oct_job *job, const char *key) {
     const oct_value *entry;
     return find_setting(job, key, &entry) != NULL;
+}
+
+bool oct_job_asks_for(const oct_job *job, const char *key) {
+    const oct_value *entry;
+    const oct_setting *setting = find_setting(job, key, &entry);
+    return setting && !setting->name && oct_setting_is_asked_for(setting);
 }
 
 bool oct_job_is_npu(const oct_job *job) {

@@ -24,6 +24,9 @@ struct oct_job_state {
 
 #define OCT_COMMAND_LINE "command line"
 
+/* Whether the command line asks for something; none and false ask for what is so already. */
+bool oct_setting_is_asked_for(const oct_setting *setting);
+
 typedef struct oct_refusal oct_refusal;
 
 typedef struct oct_loader {

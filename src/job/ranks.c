@@ -21,6 +21,26 @@ static oct_status check_expert_degree(const oct_job *job, int n_shards, oct_erro
                     oct_job_at(job, key), n_shards, (long long)degree);
 }
 
+/* A dense model in a job that quantizes experts trains; what the command line says of how it should
+ * quantize them would do nothing. */
+static oct_status check_expert_options(const oct_job *job, const oct_model_args *args,
+                                       oct_together *together) {
+    static const char section[] = "quantize.grouped_mm.mx.";
+    oct_job_effect effect;
+    oct_status status = OCT_OK;
+    const char *key;
+    for (size_t i = 0; !status && !args->num_experts && (key = oct_job_key(job, i, &effect)); i++) {
+        oct_error cause = {0};
+        if (strncmp(key, section, sizeof section - 1) != 0 || !oct_job_asks_for(job, key))
+            continue;
+        status = oct_fail(&cause, OCT_INVALID,
+                          "%s: the model has no experts to quantize; expected nothing of them",
+                          oct_job_at(job, key));
+        status = oct_together_add(together, status, &cause);
+    }
+    return status;
+}
+
 oct_status oct_ranks_check_experts(const oct_job *job, const oct_model_args *args, oct_error *err) {
     static const char key[] = "parallelism.expert_parallel_degree";
     int64_t degree = job->parallelism.expert_parallel_degree;
@@ -128,6 +148,8 @@ oct_status oct_ranks_check_fit(const oct_job *job, int n_ranks, oct_error *err) 
                                   share_work(job, n_ranks, &sharding, &n_replicas, &cause), &cause);
     if (!status && has_model)
         status = oct_together_add(&together, oct_ranks_check_experts(job, &args, &cause), &cause);
+    if (!status && has_model)
+        status = check_expert_options(job, &args, &together);
     if (!status)
         status =
             oct_together_add(&together, oct_ranks_micro_batches(job, n_ranks, &n, &cause), &cause);

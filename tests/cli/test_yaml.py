@@ -270,6 +270,36 @@ training:
         wire = json.loads(self.accepted(["plan", "job.yaml", "--json", "--ranks", 2]).stdout)["wire"]
         self.assertAlmostEqual(wire["converted_to_bf16"], 1.03125)  # recompute: on-demand became all
 
+    def test_given_options_of_experts_a_dense_model_refuses_each(self):
+        options = ["recipe_name=hif8", "scale_mode=floor", "gemm=exact",
+                   "enable_fsdp_low_precision_all_gather=true", "fsdp_low_precision_all_gather_mode=on-demand"]
+        for config in (DENSE, EXPERTS):
+            self.job(config)
+            for option in options:
+                option = "--quantize.grouped_mm.mx." + option
+                if config is EXPERTS:
+                    self.accepted(["plan", "job.yaml", option])
+                    continue
+                for command in ("plan", "train", "compare"):
+                    self.refused([command, "job.yaml", option], "command line: " + option.split("=")[0],
+                                 "the model has no experts")
+        self.job(DENSE)  # all of them at once, and what asks for nothing
+        error = self.run_octet(["plan", "job.yaml", *("--quantize.grouped_mm.mx." + o for o in options[1:])]).stderr
+        self.assertEqual(error.count("the model has no experts"), len(options) - 1, error)
+        self.accepted(["plan", "job.yaml", "--quantize.grouped_mm.mx.enable_fsdp_low_precision_all_gather=false",
+                       "--quantize.grouped_mm.mx.scale_mode=none"])
+
+    def test_given_another_recipe_a_resumed_run_tells_it_once(self):
+        self.job()
+        self.accepted(["train", "job.yaml"])
+        plan = "--training.quantization_plan."
+        result = self.accepted(["train", "job.yaml", "--training.train_iters=4", plan + "recipe_name=mxfp8-32x32",
+                                plan + "enable_fsdp_low_precision_all_gather=false"])
+        told = [line.split("resumed with another ")[1] for line in (result.stdout + result.stderr).splitlines()
+                if "resumed with another " in line]
+        self.assertEqual(told, [
+            'training.quantization_plan.recipe_name: was "mxfp8", is "mxfp8-32x32"',
+            'training.quantization_plan.enable_fsdp_low_precision_all_gather: was true, is false'])
 
     def test_given_a_compare_each_checkpoint_evaluates_to_the_loss_that_was_logged(self):
         for config in (DENSE, EXPERTS):

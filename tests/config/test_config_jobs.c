@@ -286,6 +286,99 @@ static void given_a_file_for_another_program_one_line_says_so(void **state) {
     oct_job_free(&job);
 }
 
+/* The words of examples/fsdp2 of MindSpeed LLM, at c77308a. */
+static void given_a_job_of_mindspeed_llm_one_line_says_what_it_is(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *start;
+    } jobs[] = {
+        {"model: {model_name_or_path: m, tokenizer_name_or_path: m, train_from_scratch: true}\n"
+         "data: {dataset: d, cutoff_len: 4096, data_manager_type: mg}\n"
+         "parallel: {fsdp_size: 8, ep_size: 2, fsdp_modules: [model.layers.0]}\n"
+         "training: {stage: pt, max_steps: 10, min_lr: 1.0e-6, output_dir: o, zzz: 1}\n",
+         "job.yaml:1: model.t"},
+        {"data: {max_samples: 3}\nparallel: {recompute_modules: [a], cp_size: 1}\n",
+         "job.yaml:1: data.max_samples: a job of MindSpeed LLM (3 of its words are here)"},
+        {"training:\n  lr: 1.0e-5\n  logging_steps: 1\n  save_steps: 5\n  max_grad_norm: 1.0\n"
+         "  warmup_ratio: 0.1\n  lr_scheduler_type: cosine\n  per_device_train_batch_size: 1\n",
+         "job.yaml:3: training.logging_steps: a job of MindSpeed LLM (6 of its words are here)"}};
+    for (size_t i = 0; i < COUNT(jobs); i++) {
+        oct_job job;
+        oct_error err;
+        assert_int_equal(load(OCT_JOB_MINDSPEED, jobs[i].text, NULL, &job, &err), OCT_INVALID);
+        if (strncmp(err.message, jobs[i].start, strlen(jobs[i].start)) != 0)
+            fail_msg("%s", err.message);
+        assert_non_null(strstr(err.message, "MindSpeed LLM"));
+        assert_non_null(
+            strstr(err.message, "expected a MindSpeed MM job, with data.dataset_param"));
+        assert_null(job.others);
+        oct_job_free(&job);
+    }
+}
+
+/* One slip, and words of another trainer in a job of MindSpeed MM's, are told one by one. */
+static void given_words_of_mindspeed_llm_in_a_job_each_is_told(void **state) {
+    (void)state;
+    oct_job job;
+    oct_error err;
+    static const char *const texts[] = {
+        "training: {output_dir: o, lr: 1.0e-5}\n",
+        "training: {train_iters: 4, output_dir: o, warmup_ratio: 0.1}\n",
+        "data: {dataset_param: {}}\ntraining: {output_dir: o, warmup_ratio: 0.1}\n",
+        "training: {micro_batch_size: 1, output_dir: o, warmup_ratio: 0.1}\n",
+        "parallel: {fsdp_plan: {}}\ntraining: {output_dir: o, warmup_ratio: 0.1}\n"};
+    for (size_t i = 0; i < COUNT(texts); i++) {
+        assert_int_equal(load(OCT_JOB_MINDSPEED, texts[i], NULL, &job, &err), OCT_INVALID);
+        assert_non_null(strstr(err.message, "training.output_dir: unknown key"));
+        assert_int_equal(i > 0, job.others && strstr(job.others, "training.warmup_ratio") != NULL);
+        oct_job_free(&job);
+    }
+}
+
+/* What the command line says of a plan that it turns off would do nothing. */
+static void given_options_of_a_plan_that_is_turned_off_each_is_refused(void **state) {
+    (void)state;
+#define PLAN "training.quantization_plan."
+    static const char plan[] = "training: {quantization_plan: {recipe_name: mxfp8, "
+                               "apply_modules: ['model.layers.{*}'], quant_gmm: true}}\n";
+    static const char *const options[] = {"apply_modules=a",
+                                          "ignored_modules=a",
+                                          "quant_converters=quantize.linear.mx",
+                                          "enable_fsdp_low_precision_all_gather=true",
+                                          "fsdp_low_precision_all_gather_mode=all",
+                                          "quant_format=E4M3",
+                                          "block_size=32",
+                                          "quant_gmm=true",
+                                          "quant_apply_modules=a",
+                                          "converters=quantize.linear.mx"};
+    oct_job job;
+    oct_error err = {0};
+    put_text("job.yaml", plan);
+    for (size_t i = 0; i < COUNT(options); i++) {
+        char option[128], start[160];
+        snprintf(option, sizeof option, "--" PLAN "%s", options[i]);
+        snprintf(start, sizeof start, "command line: %.*s: ", (int)strcspn(option, "="), option);
+        const char *overrides[] = {option, "--" PLAN "recipe_name=none"};
+        err = (oct_error){0};
+        if (oct_job_load("job.yaml", overrides, 1, &job, &err))
+            fail_msg("%s", err.message);
+        oct_job_free(&job);
+        assert_int_equal(oct_job_load("job.yaml", overrides, 2, &job, &err), OCT_INVALID);
+        if (strncmp(err.message, start, strlen(start)) != 0)
+            fail_msg("%s", err.message);
+        assert_non_null(strstr(err.message, PLAN "recipe_name is none"));
+        oct_job_free(&job);
+        err = (oct_error){0}; /* of a comparison, whose other recipes use it */
+        assert_int_equal(oct_job_load_as(OCT_JOB_READ_ARM, "job.yaml", overrides, 2, &job, &err),
+                         OCT_OK);
+        oct_job_free(&job);
+    }
+    const char *asks_nothing[] = {"--" PLAN "recipe_name=none", "--" PLAN "quant_gmm=false"};
+    assert_int_equal(oct_job_load("job.yaml", asks_nothing, 2, &job, &err), OCT_OK);
+    oct_job_free(&job);
+#undef PLAN
+}
+
 static void given_thousands_of_mistakes_the_first_are_told_and_the_rest_counted(void **state) {
     (void)state;
     oct_job job;
@@ -481,6 +574,9 @@ int main(void) {
         cmocka_unit_test(given_wrong_dimensions_and_recipes_they_are_in_the_report),
         cmocka_unit_test(given_a_model_that_is_not_here_that_is_said_first),
         cmocka_unit_test(given_a_file_for_another_program_one_line_says_so),
+        cmocka_unit_test(given_a_job_of_mindspeed_llm_one_line_says_what_it_is),
+        cmocka_unit_test(given_words_of_mindspeed_llm_in_a_job_each_is_told),
+        cmocka_unit_test(given_options_of_a_plan_that_is_turned_off_each_is_refused),
         cmocka_unit_test(given_thousands_of_mistakes_the_first_are_told_and_the_rest_counted),
         cmocka_unit_test(given_a_refused_allocation_anywhere_a_report_fails_cleanly),
         cmocka_unit_test(given_torchtitans_experts_they_are_quantized_without_npu_gmm),

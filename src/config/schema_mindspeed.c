@@ -443,7 +443,7 @@ static const oct_key keys[] = {
 
     ROW(WORD, OF_TARGET, "quantize.rules", AT(quantize.rules), "quantize.rules", 0,
         OCT_QUANTIZE_RULES, "framework",
-        "whose rules of scales and rounding hold (numerics.md); framework: MindSpeed's"),
+        "whose scales and rounding hold (numerics.md); framework: MindSpeed's"),
 };
 
 const oct_schema oct_schema_mindspeed = {keys, sizeof keys / sizeof keys[0]};

@@ -259,7 +259,7 @@ static const oct_key keys[] = {
     BOOL(MODEL, debug.moe_force_load_balance, "false", "experts take tokens in turn"),
 
     WORD(RESULT, quantize.rules, OCT_QUANTIZE_RULES, "framework",
-         "whose rules of scales and rounding hold (numerics.md); framework: those of the job's "
+         "whose scales and rounding hold (numerics.md); framework: those of the job's "
          "form"),
     STRING(RESULT, quantize.linear.mx.recipe_name, "mxfp8",
            "recipe of the linears; rules torchtitan: mxfp8_cublas by default"),

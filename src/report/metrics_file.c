@@ -34,6 +34,43 @@ static oct_status step_of(const char *line, size_t n_bytes, int64_t *number, oct
     return OCT_OK;
 }
 
+/* Whether the line, an object of `step`, has all numbers. */
+static oct_status take_numbers(const char *line, size_t n_bytes, int64_t step,
+                               const char *const *names, size_t n, double *values, bool *found,
+                               oct_error *err) {
+    json_t *object = NULL;
+    if (oct_json_parse(line, n_bytes, "line", &object, NULL) == OCT_NO_MEMORY)
+        return oct_fail_memory(err);
+    const json_t *number = json_object_get(object, "step");
+    *found = json_is_integer(number) && json_integer_value(number) == step;
+    for (size_t i = 0; i < n && *found; i++) {
+        const json_t *value = json_object_get(object, names[i]);
+        *found = json_is_number(value);
+        values[i] = json_number_value(value);
+    }
+    json_decref(object);
+    return OCT_OK;
+}
+
+oct_status oct_metrics_file_find(const char *path, int64_t step, const char *const *names, size_t n,
+                                 double *values, bool *found, oct_error *err) {
+    oct_mapping file;
+    *found = false;
+    if (!oct_path_exists(path))
+        return OCT_OK;
+    oct_status status = oct_file_map(path, &file, err);
+    if (status)
+        return status;
+    const char *line = file.data, *bound = line + file.n_bytes, *end;
+    while (line < bound && !status && !*found &&
+           (end = memchr(line, '\n', (size_t)(bound - line)))) {
+        status = take_numbers(line, (size_t)(end - line), step, names, n, values, found, err);
+        line = end + 1;
+    }
+    oct_file_unmap(&file);
+    return status;
+}
+
 /* How much of a first line that a crash cut off would be ours. */
 static bool is_our_start(const char *line, size_t n_bytes) {
     static const char opening[] = "{\"step\": ";

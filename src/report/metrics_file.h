@@ -6,6 +6,7 @@
 #define OCT_REPORT_METRICS_FILE_H
 
 #include <octet/status.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -40,6 +41,11 @@ static inline oct_metric oct_metric_text(const char *name, const char *value) {
     metric.value.text = value;
     return metric;
 }
+
+/* The numbers `names` of the first line of `step` into n `values`; *found: there is such a line,
+ * and it has all of them. A file that isn't there has none. */
+oct_status oct_metrics_file_find(const char *path, int64_t step, const char *const *names, size_t n,
+                                 double *values, bool *found, oct_error *err);
 
 typedef struct oct_metrics_file oct_metrics_file;
 

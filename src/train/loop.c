@@ -147,9 +147,13 @@ static void show_progress(const oct_trainer *t, const oct_step_result *result,
 /* ---- the loop ---- */
 
 static oct_status run_step(oct_trainer *t, oct_metrics *metrics, oct_pace *pace, oct_error *err) {
-    oct_step_result result;
+    oct_step_result result = {0};
     bool stop;
     oct_status status = oct_trainer_step(t, &result, err);
+    t->measured[0] = result.loss;
+    t->measured[1] = result.grad_norm;
+    t->measured[2] = result.lr;
+    t->has_measured = status == OCT_OK;
     if (status == OCT_OK)
         status = oct_trainer_ask_to_stop(t, &stop, err);
     if (status == OCT_OK)
@@ -181,6 +185,24 @@ static oct_status run_steps(oct_trainer *t, oct_metrics *metrics, oct_error *err
                            err);
 }
 
+/* Whether the folder's metrics.jsonl is of the run that the checkpoint is of: its line of the
+ * checkpoint's step says what the checkpoint says. Two runs may take turns in one dump folder. */
+static oct_status knows_metrics(const oct_trainer *t, bool *own, oct_error *err) {
+    double values[OCT_N_MEASURED];
+    char *path = oct_path_join(t->job->job.dump_folder, "metrics.jsonl");
+    if (!path)
+        return oct_fail_memory(err);
+    *own = true;
+    oct_status status = OCT_OK;
+    if (t->has_measured)
+        status = oct_metrics_file_find(path, t->steps_done, oct_measured_names, OCT_N_MEASURED,
+                                       values, own, err);
+    for (int i = 0; i < OCT_N_MEASURED && t->has_measured && *own; i++)
+        *own = values[i] == t->measured[i];
+    oct_free(path);
+    return status;
+}
+
 /* A run that goes on from its own checkpoint appends; what it drops are steps that it takes again,
  * or that oct_trainer_leave_behind has copied. All others keep the lines of the run that was there
  * before, which may still be gone on with; a comparison replaces itself. With no step left to take
@@ -191,7 +213,12 @@ static oct_status open_metrics(const oct_trainer *t, oct_metrics *metrics, oct_e
         t->options.start == OCT_START_FRESH || (t->resumed_own && !job->checkpoint.load_only);
     if (t->ranks.rank > 0 || t->steps_done >= job->training.steps)
         return OCT_OK;
-    return oct_metrics_open(job, t->resumed_own ? t->steps_done : -1,
+    bool own = t->resumed_own;
+    oct_status status = own ? knows_metrics(t, &own, err) : OCT_OK;
+    if (status)
+        return status;
+    takes_over = takes_over && own == t->resumed_own;
+    return oct_metrics_open(job, own ? t->steps_done : -1,
                             takes_over ? OCT_METRICS_DROP : OCT_METRICS_KEEP, t->options.colour,
                             oct_model_flops_per_token(t->parts.model, t->S), metrics, err);
 }

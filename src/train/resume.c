@@ -42,6 +42,16 @@ static void warn_of_other_data(const oct_trainer *t, const json_t *saved) {
                         json_integer_value(saved), n);
 }
 
+/* Older checkpoints have none. */
+static void read_measured(oct_trainer *t, const json_t *measured) {
+    t->has_measured = json_is_object(measured);
+    for (int i = 0; i < OCT_N_MEASURED; i++) {
+        const json_t *value = json_object_get(measured, oct_measured_names[i]);
+        t->has_measured = t->has_measured && json_is_number(value);
+        t->measured[i] = json_number_value(value);
+    }
+}
+
 static oct_status read_state(oct_trainer *t, const oct_checkpoint *from, oct_error *err) {
     json_int_t steps_done, n_consumed, n_tokens_seen;
     int version, model_only;
@@ -72,6 +82,7 @@ static oct_status read_state(oct_trainer *t, const oct_checkpoint *from, oct_err
         t->n_consumed = n_consumed;
         t->n_tokens_seen = n_tokens_seen;
         t->last_saved = steps_done;
+        read_measured(t, json_object_get(state, "measured"));
     }
     json_decref(state);
     return status;

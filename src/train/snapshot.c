@@ -58,6 +58,18 @@ static int put_model(const oct_trainer *t, json_t *state) {
     return json_object_set_new(state, "model", record);
 }
 
+const char *const oct_measured_names[OCT_N_MEASURED] = {"loss", "grad_norm", "lr"};
+
+static int put_measured(const oct_trainer *t, json_t *state) {
+    json_t *measured = json_object();
+    int failed = 0;
+    for (int i = 0; i < OCT_N_MEASURED; i++)
+        failed |= json_object_set_new(measured, oct_measured_names[i], json_real(t->measured[i]));
+    failed |= json_object_set(state, "measured", measured);
+    json_decref(measured);
+    return failed;
+}
+
 static json_t *list_overrides(const oct_trainer *t) {
     json_t *overrides = json_array();
     for (int i = 0; i < t->options.n_overrides; i++)
@@ -75,7 +87,8 @@ static char *render_state(const oct_trainer *t) {
         "n_tokens_seen", (json_int_t)t->n_tokens_seen, "seed", seed, "model_only", is_model_only(t),
         "tokenizer", oct_portable_tokenizer(&t->files), "overrides", list_overrides(t),
         "recipe_overrides", t->options.n_recipe_overrides, "rules", oct_job_rules(t->job)->name);
-    bool whole = state && put_sources(t, state) == 0 && put_model(t, state) == 0;
+    bool whole = state && put_sources(t, state) == 0 && put_model(t, state) == 0 &&
+                 (!t->has_measured || put_measured(t, state) == 0);
     char *text = whole ? json_dumps(state, JSON_INDENT(1)) : NULL;
     json_decref(state);
     return text;

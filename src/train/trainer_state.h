@@ -23,6 +23,9 @@
 #include "train/schedule.h"
 #include "train/trainer.h"
 
+enum { OCT_N_MEASURED = 3 };
+extern const char *const oct_measured_names[OCT_N_MEASURED]; /* as metrics.jsonl has them */
+
 struct oct_trainer {
     const oct_job *job; /* `own`: the caller's with the rules that a checkpoint goes on by */
     oct_job own;        /* which only borrows: never freed */
@@ -51,6 +54,10 @@ struct oct_trainer {
     int64_t steps_done;
     int64_t n_consumed;    /* sequences, of all ranks */
     int64_t n_tokens_seen; /* valid ones, of all ranks */
+
+    /* What the last of these steps measured, by which a run knows its own metrics.jsonl again. */
+    double measured[OCT_N_MEASURED];
+    bool has_measured;
 
     int stop_reason;                /* 0: none */
     bool spoilt;                    /* an update went wrong: the state is of no step */

@@ -273,6 +273,32 @@ class Resume(Training):
         self.accepted(RUN + ["--checkpoint.no-enable"])
         self.assertFalse(os.path.exists(self.path("out", "metrics-1.jsonl")))
 
+    def test_given_two_runs_that_take_turns_in_a_folder_their_metrics_never_mix(self):
+        self.save()
+        other = ["--checkpoint.folder=elsewhere", "--optimizer.lr=1e-3"]
+        self.accepted(RUN + other)
+        whole = {name: self.text_of("out", name) for name in ("metrics-1.jsonl", "metrics.jsonl")}
+        self.assertEqual(whole["metrics-1.jsonl"], self.text_of("saved", "metrics.jsonl"))
+        # each goes on, and finds the metrics of the other
+        for args, k, kept in (([], 2, whole["metrics.jsonl"]), (other, 3, None), ([], 4, None)):
+            before = self.text_of("out", "metrics.jsonl")
+            steps = {2: 5, 3: 5, 4: 6}[k]
+            result = self.accepted(RUN + args + ["--training.steps=%d" % steps])
+            self.assertIn("out/metrics.jsonl was moved to out/metrics-%d.jsonl" % k, result.stdout)
+            self.assertEqual(self.text_of("out", "metrics-%d.jsonl" % k), kept or before)
+            self.assertEqual([step for step, _ in self.losses()], [steps])
+        # and the same run again appends
+        self.assertNotIn("metrics-", self.accepted(RUN + ["--training.steps=7"]).stdout)
+        self.assertEqual([step for step, _ in self.losses()], [6, 7])
+
+    def test_given_a_file_that_another_run_left_shorter_it_is_kept_apart(self):
+        self.save()
+        lines = self.text_of("out", "metrics.jsonl").splitlines(True)
+        self.write("out/metrics.jsonl", "".join(lines[:2]))  # nothing of step 4
+        result = self.accepted(RUN + ["--training.steps=5"])
+        self.assertIn("out/metrics.jsonl was moved to out/metrics-1.jsonl", result.stdout)
+        self.assertEqual(self.text_of("out", "metrics-1.jsonl"), "".join(lines[:2]))
+
     # ---- elsewhere ----
 
     def check_moved(self, *args):

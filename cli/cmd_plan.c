@@ -171,6 +171,8 @@ static oct_status plan(const oct_job *job, const oct_model_args *args, bool json
         status = oct_ranks_plan_wire(job, parts.model, oct_conversion_plan(parts.conversion),
                                      n_ranks_of(job, ranks), &wire, err);
     if (status == OCT_OK)
+        oct_ranks_log_framework(job, n_ranks_of(job, ranks));
+    if (status == OCT_OK)
         status = print_plan(oct_conversion_plan(parts.conversion), args, &wire, json, err);
     oct_job_parts_free(&parts);
     return status;

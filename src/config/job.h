@@ -111,6 +111,7 @@ typedef struct oct_job {
         double max_norm;                     /* > 0; a clip_grad of 0 in YAML becomes INFINITY */
         int64_t steps;                       /* >= 1 */
         oct_job_dtype mixed_precision_param; /* float32 | bfloat16: dtype of activations */
+        const char *reduce_dtype;            /* YAML only: fp32 | bf16; NULL: that of activations */
     } training;
     struct {
         int64_t data_parallel_replicate_degree; /* >= 1 */
@@ -225,6 +226,11 @@ bool oct_job_is_npu(const oct_job *job);
 const struct oct_rules *oct_job_rules(const oct_job *job);
 /* Makes these the job's: its quantize.rules, and the default that follows from them. */
 void oct_job_set_rules(oct_job *job, const struct oct_rules *rules);
+
+/* True where MindSpeed MM would wrap the model in DDP, which it does when one rank holds a copy and
+ * the model isn't made on the meta device: it casts the parameters themselves to param_dtype, so
+ * that no fp32 masters are left (mindspeed_mm/fsdp/distributed/fully_shard_parallel.py). */
+bool oct_job_framework_drops_masters(const oct_job *job, int n_shards);
 
 /* What the user should know once at start, one log line each: keys accepted without effect, and
  * converters that stand for fused kernels of another device. For the rank that logs. */

@@ -188,6 +188,14 @@ oct_status oct_loader_check_mindspeed(oct_loader *l) {
         OCT_REFUSED_BY_PLACE);
 }
 
+/* FSDP2's MixedPrecisionPolicy: without a param_dtype nothing is cast, and the parameters are fp32
+ * (mindspeed_mm/fsdp/params/parallel_args.py, distributed/fully_shard_parallel.py). */
+static void finish_dtypes(oct_loader *l) {
+    const char *param = text_of(l, "parallel.fsdp_plan.param_dtype");
+    l->job->training.mixed_precision_param =
+        param && strcmp(param, "bf16") == 0 ? OCT_JOB_BFLOAT16 : OCT_JOB_FLOAT32;
+}
+
 static oct_status finish_shards(oct_loader *l) {
     const oct_setting *setting = setting_of(l, "parallel.fully_shard_parallel_size");
     const oct_value *v = setting->value;
@@ -513,6 +521,7 @@ oct_status oct_loader_finish_mindspeed(oct_loader *l) {
     oct_status status = oct_loader_refuse(l, finish_model(l), OCT_REFUSED_MODEL);
     finish_schedule(l);
     finish_batch(l);
+    finish_dtypes(l);
     finish_checkpoint(l);
     for (size_t i = 0; i < sizeof parts / sizeof *parts && !status; i++)
         status = oct_loader_refuse(l, parts[i](l), OCT_REFUSED_BY_PLACE);

@@ -192,6 +192,18 @@ const struct oct_rules *oct_job_rules(const oct_job *job) {
     return rules ? rules : oct_rules_of(own);
 }
 
+static bool is_on(const oct_job *job, const char *name) {
+    const oct_key *key = oct_schema_find(&oct_schema_mindspeed, name, strlen(name));
+    const oct_value *value = job->state->mindspeed[key - oct_schema_mindspeed.keys].value;
+    return value && value->kind == OCT_VALUE_BOOL && value->boolean;
+}
+
+bool oct_job_framework_drops_masters(const oct_job *job, int n_shards) {
+    return job->form == OCT_JOB_MINDSPEED && n_shards == 1 &&
+           job->training.mixed_precision_param == OCT_JOB_BFLOAT16 &&
+           !is_on(job, "training.init_model_with_meta_device");
+}
+
 #define BASIC "data.dataset_param.basic_parameters."
 const char *const oct_chat_keys[OCT_N_CHAT_KEYS] = {BASIC "template",      BASIC "train_on_prompt",
                                                     BASIC "mask_history",  BASIC "enable_thinking",
@@ -224,6 +236,9 @@ void oct_job_log_notes(const oct_job *job) {
     if (job->state->mindspeed) {
         log_inert(&oct_schema_mindspeed, job->state->mindspeed, false);
         log_inert(&oct_schema_mindspeed, job->state->mindspeed, true);
+        if (!oct_job_is_set(job, "parallel.fsdp_plan.param_dtype"))
+            oct_log_warning("Activations are float32, as in MindSpeed MM without "
+                            "parallel.fsdp_plan.param_dtype; its example jobs say bf16");
     }
     for (size_t i = 0; i < job->model.converters.n; i++) {
         const char *name = job->model.converters.items[i];

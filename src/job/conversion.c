@@ -50,18 +50,20 @@ static oct_status add_spec(oct_conversion *c, const oct_job *job, const oct_conv
  * wrote beside it wins over both. */
 static oct_status read_recipe(oct_conversion *c, const oct_job *job, oct_module_use use,
                               oct_error *err) {
-    const oct_job_mx *mx =
-        use == OCT_FOR_EXPERTS ? &job->quantize.grouped_mm.mx : &job->quantize.linear.mx;
-    const char *key = use == OCT_FOR_EXPERTS ? GROUPED ".recipe_name" : LINEAR ".recipe_name";
+    bool experts = use == OCT_FOR_EXPERTS;
+    const oct_job_mx *mx = experts ? &job->quantize.grouped_mm.mx : &job->quantize.linear.mx;
     oct_recipe *recipe = &c->recipes[use];
     const oct_rules *rules = oct_job_rules(job);
     oct_error cause = {0};
-    if (oct_recipe_parse(mx->recipe_name, recipe, &cause) != OCT_OK ||
-        oct_gemm_mode_parse(mx->gemm, &recipe->gemm, &cause) != OCT_OK)
-        return oct_setup_fail_at(job, key, &cause, err);
+    if (oct_recipe_parse(mx->recipe_name, recipe, &cause) != OCT_OK)
+        return oct_setup_fail_at(job, experts ? GROUPED ".recipe_name" : LINEAR ".recipe_name",
+                                 &cause, err);
+    if (oct_gemm_mode_parse(mx->gemm, &recipe->gemm, &cause) != OCT_OK)
+        return oct_setup_fail_at(job, experts ? GROUPED ".gemm" : LINEAR ".gemm", &cause, err);
     oct_rules_apply(rules, use, oct_setup_activation(job), recipe);
     if (mx->scale_mode && oct_scale_mode_parse(mx->scale_mode, &recipe->scale_mode, &cause))
-        return oct_setup_fail_at(job, key, &cause, err);
+        return oct_setup_fail_at(job, experts ? GROUPED ".scale_mode" : LINEAR ".scale_mode",
+                                 &cause, err);
     if (mx->scale_mode)
         recipe->wgrad_scale_mode = recipe->scale_mode;
     bool upstream = mx->groups && strcmp(mx->groups, "upstream") == 0;

@@ -93,10 +93,50 @@ static oct_status check_tokens(const oct_job *job, oct_error *err) {
                     oct_job_at(job, oct_job_blame(job, keys, sizeof keys / sizeof *keys)));
 }
 
+/* FSDP2 reduces in reduce_dtype, or in that of the gradients, which is param_dtype's. octet rounds
+ * a micro-batch's gradient to that and sums in fp32, which is the same on one rank alone. */
+static oct_status check_reduction(const oct_job *job, int n_ranks, oct_error *err) {
+    static const char key[] = "parallel.fsdp_plan.reduce_dtype";
+    const char *dtype = job->training.reduce_dtype;
+    bool half = job->training.mixed_precision_param == OCT_JOB_BFLOAT16;
+    bool bf16 = dtype ? strcmp(dtype, "bf16") == 0 : half;
+    if (job->form != OCT_JOB_MINDSPEED || !bf16 || (half && n_ranks == 1))
+        return OCT_OK;
+    return oct_fail(err, OCT_INVALID,
+                    "%s: gradients would be summed in bf16, which isn't supported; expected fp32; "
+                    "got %s",
+                    oct_job_at(job, key), dtype ? dtype : "none, which is that of param_dtype");
+}
+
+void oct_ranks_log_framework(const oct_job *job, int n_ranks) {
+    oct_sharding sharding = {0};
+    oct_error ignored = {0};
+    int n_replicas;
+    if (share_work(job, n_ranks, &sharding, &n_replicas, &ignored) != OCT_OK)
+        return;
+    if (oct_job_framework_drops_masters(job, sharding.n_ranks))
+        oct_log_warning("Masters are fp32; MindSpeed MM, where one rank holds the model and "
+                        "init_model_with_meta_device is off, casts the parameters themselves to "
+                        "bf16 and keeps none");
+}
+
 static oct_gather_mode mode_of(const char *text) {
     if (strcmp(text, "all") == 0)
         return OCT_GATHER_ALL;
     return strcmp(text, "minimal") == 0 ? OCT_GATHER_MINIMAL : OCT_GATHER_ON_DEMAND;
+}
+
+/* Of the two modes the one that was written last is to blame: the command line's. */
+static oct_status fail_modes(const oct_job *job, oct_error *err) {
+    static const char *const keys[] = {"quantize.grouped_mm.mx.fsdp_low_precision_all_gather_mode",
+                                       "quantize.linear.mx.fsdp_low_precision_all_gather_mode"};
+    const char *modes[] = {job->quantize.grouped_mm.mx.fsdp_low_precision_all_gather_mode,
+                           job->quantize.linear.mx.fsdp_low_precision_all_gather_mode};
+    int blamed = oct_job_blame(job, keys, 2) == keys[1];
+    return oct_fail(err, OCT_INVALID,
+                    "%s: a layer is gathered as one; expected '%s' as in %s; got '%s'",
+                    oct_job_at(job, keys[blamed]), modes[!blamed], oct_job_at(job, keys[!blamed]),
+                    modes[blamed]);
 }
 
 /* What [parallelism] and the quantization tables say of gathers. A recompute turns on-demand into
@@ -115,13 +155,8 @@ static oct_status read_gathers(const oct_job *job, oct_fsdp_config *config, bool
     bool both = config->low_precision_linears && config->low_precision_experts;
     const char *mode = config->low_precision_linears ? linear->fsdp_low_precision_all_gather_mode
                                                      : experts->fsdp_low_precision_all_gather_mode;
-    if (both && strcmp(mode, experts->fsdp_low_precision_all_gather_mode) != 0) {
-        static const char key[] = "quantize.grouped_mm.mx.fsdp_low_precision_all_gather_mode";
-        return oct_fail(err, OCT_INVALID,
-                        "%s: a layer is gathered as one; expected '%s' as in "
-                        "quantize.linear.mx; got '%s'",
-                        oct_job_at(job, key), mode, experts->fsdp_low_precision_all_gather_mode);
-    }
+    if (both && strcmp(mode, experts->fsdp_low_precision_all_gather_mode) != 0)
+        return fail_modes(job, err);
     config->mode = mode_of(mode);
     *turned = config->mode == OCT_GATHER_ON_DEMAND &&
               job->activation_checkpoint.mode != OCT_JOB_RECOMPUTE_NONE &&
@@ -153,6 +188,8 @@ oct_status oct_ranks_check_fit(const oct_job *job, int n_ranks, oct_error *err) 
     if (!status)
         status =
             oct_together_add(&together, oct_ranks_micro_batches(job, n_ranks, &n, &cause), &cause);
+    if (!status)
+        status = oct_together_add(&together, check_reduction(job, n_ranks, &cause), &cause);
     if (!status)
         status = oct_together_add(&together, check_tokens(job, &cause), &cause);
     if (!status)

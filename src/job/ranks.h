@@ -25,6 +25,9 @@ oct_status oct_ranks_check_experts(const oct_job *job, const oct_model_args *arg
 /* Micro-batches that each of n_ranks takes a step. OCT_INVALID: the global batch doesn't divide, or
  * isn't what the accumulation steps make. */
 oct_status oct_ranks_micro_batches(const oct_job *job, int n_ranks, int64_t *n, oct_error *err);
+/* One line where the framework would train otherwise on as many processes. For the rank that logs.
+ */
+void oct_ranks_log_framework(const oct_job *job, int n_ranks);
 /* All that can't be with as many processes, told together: dimensions of the model, degrees,
  * batches and how weights are gathered. OCT_INVALID says the first, oct_job_more_refusals the
  * others. */

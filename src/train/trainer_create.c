@@ -112,6 +112,7 @@ static oct_status create_model(oct_trainer *t, oct_error *err) {
     if (status != OCT_OK)
         return status;
     oct_conversion_warn(t->parts.conversion);
+    oct_ranks_log_framework(job, t->ranks.n_ranks);
     return oct_ranks_shard(&t->ranks, job, t->parts.model, oct_conversion_plan(t->parts.conversion),
                            t->parts.step, err);
 }

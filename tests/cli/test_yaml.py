@@ -15,6 +15,10 @@ data:
     basic_parameters:
       dataset: text.txt
       cutoff_len: 32
+parallel:
+  fsdp_plan:
+    param_dtype: bf16
+    reduce_dtype: fp32
 training:
   train_iters: 3
   micro_batch_size: 2
@@ -59,8 +63,43 @@ class Yaml(Training):
             self.assertIn("MX training active with recipe mxfp8", out)
             self.assertEqual("mxfp8 MoE training enabled" in out, experts)
             self.assertRegex(out, r"step:  1  loss:  6\.")
-            self.assertLessEqual(out.count("WARNING") - out.count("itself would skip"), 2)
             self.assertEqual(out.count("itself would skip"), 1)  # of weights that the 8-bit gather there refuses
+            self.assertEqual(out.count("casts the parameters themselves to bf16"), 1)
+            self.assertLessEqual(out.count("WARNING"), 4)
+
+    def test_given_no_param_dtype_activations_are_float32_as_in_its_framework_and_a_line_says_so(self):
+        self.job()
+        with open(self.path("job.yaml")) as file:
+            text = file.read()
+        said = "Activations are float32, as in MindSpeed MM without parallel.fsdp_plan.param_dtype"
+        losses = set()
+        for i, (dtype, told) in enumerate((("none", True), ("null", True), ("fp32", False), ("bf16", False))):
+            self.write("job.yaml", text.replace("param_dtype: bf16", "" if dtype == "none" else "param_dtype: " + dtype))
+            out = self.accepted(["train", "job.yaml", "--job.dump_folder=dtype%d" % i]).stdout
+            self.assertEqual(said in out, told and dtype == "none", dtype)
+            self.assertEqual("casts the parameters themselves" in out, dtype == "bf16")
+            losses.add((re.search(r"step:  3  loss:  (\S+)  grad_norm:  (\S+)", out).groups(), dtype == "bf16"))
+        self.assertEqual(len(losses), 2)  # float32's three times, and bf16's
+        self.write("job.yaml", text.replace("param_dtype: bf16", "param_dtype: fp16"))
+        self.assertIn("activations in float16 aren't supported", self.refused(["plan", "job.yaml"]))
+
+    def test_given_sums_of_gradients_in_bf16_several_ranks_refuse_them(self):
+        self.job()
+        with open(self.path("job.yaml")) as file:
+            text = file.read()
+        for param, reduce, one, two in (("bf16", "null", True, False), ("bf16", "bf16", True, False),
+                                        ("fp32", "bf16", False, False), ("fp32", "null", True, True),
+                                        ("bf16", "fp32", True, True)):
+            self.write("job.yaml", text.replace("param_dtype: bf16", "param_dtype: " + param)
+                       .replace("reduce_dtype: fp32", "reduce_dtype: " + reduce))
+            for ranks, fits in ((1, one), (2, two)):
+                args = ["plan", "job.yaml", "--ranks=%d" % ranks]
+                if fits:
+                    self.accepted(args)
+                    continue
+                error = self.refused(args)
+                self.assertIn("reduce_dtype: gradients would be summed in bf16", error)
+                self.assertIn("expected fp32; got " + ("none" if reduce == "null" else "bf16"), error)
 
     def test_given_the_guides_plan_all_but_head_and_gate_are_converted(self):
         self.job()

@@ -76,7 +76,7 @@ class Newcomer(Training):
         # Only shorter: the lengths are the job's own business.
         short = " --training.steps=2 --lr_scheduler.warmup_steps=1 --training.seq_len=32 --validation.seq_len=32"
         commands = re.findall(r"^build/cli/(octet [a-z]+ .*?) *(?:#.*)?$", tail, re.M)
-        self.assertEqual([command.split()[1] for command in commands], ["plan", "train", "eval", "generate"])
+        self.assertEqual([command.split()[1] for command in commands], ["plan", "train", "eval", "generate", "export"])
         for command in commands:
             done = self.shell(command + (short if " train " in command else ""))
             self.assertEqual(done.returncode, 0, done.stderr)

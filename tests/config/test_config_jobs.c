@@ -305,7 +305,7 @@ static void given_a_job_of_mindspeed_llm_one_line_says_what_it_is(void **state) 
     for (size_t i = 0; i < COUNT(jobs); i++) {
         oct_job job;
         oct_error err;
-        assert_int_equal(load_text(OCT_JOB_MINDSPEED, jobs[i].text, NULL, &job, &err), OCT_INVALID);
+        assert_int_equal(load_form(OCT_JOB_MINDSPEED, jobs[i].text, NULL, &job, &err), OCT_INVALID);
         if (strncmp(err.message, jobs[i].start, strlen(jobs[i].start)) != 0)
             fail_msg("%s", err.message);
         assert_non_null(strstr(err.message, "MindSpeed LLM"));
@@ -328,7 +328,7 @@ static void given_words_of_mindspeed_llm_in_a_job_each_is_told(void **state) {
         "training: {micro_batch_size: 1, output_dir: o, warmup_ratio: 0.1}\n",
         "parallel: {fsdp_plan: {}}\ntraining: {output_dir: o, warmup_ratio: 0.1}\n"};
     for (size_t i = 0; i < COUNT(texts); i++) {
-        assert_int_equal(load_text(OCT_JOB_MINDSPEED, texts[i], NULL, &job, &err), OCT_INVALID);
+        assert_int_equal(load_form(OCT_JOB_MINDSPEED, texts[i], NULL, &job, &err), OCT_INVALID);
         assert_non_null(strstr(err.message, "training.output_dir: unknown key"));
         assert_int_equal(i > 0, job.others && strstr(job.others, "training.warmup_ratio") != NULL);
         oct_job_free(&job);

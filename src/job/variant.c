@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/fs.h"
 #include "job/rules_record.h"
+#include "job/setup.h"
 #include "quant/recipe.h"
 
 static const char *const high_precision[] = {"bf16", "fp32"};
@@ -32,6 +33,19 @@ static bool is_quantizer(const char *converter) {
     return strncmp(converter, "quantize.", strlen("quantize.")) == 0;
 }
 
+static bool asks_for_grouped_products(const oct_job *job) {
+    const oct_job_list *list = &job->model.converters;
+    return has_item(list, "npu_gmm") || has_item(list, "grouped_mm") ||
+           has_item(list, "quantize.grouped_mm.mx");
+}
+
+/* False only if the model is known, and dense: what is wrong with one is told where it is made. */
+static bool may_have_experts(const oct_job *job) {
+    oct_model_args args;
+    oct_error ignored;
+    return oct_setup_model_args(job, &args, &ignored) != OCT_OK || args.num_experts > 0;
+}
+
 /* `model.converters` with or without those that quantize. */
 static void put_converters(const oct_job *job, bool quantize, oct_strbuf *b) {
     const oct_job_list *list = &job->model.converters;
@@ -46,8 +60,7 @@ static void put_converters(const oct_job *job, bool quantize, oct_strbuf *b) {
     if (!quantize)
         return;
     oct_strbuf_printf(b, "%squantize.linear.mx", comma);
-    if (has_item(list, "npu_gmm") || has_item(list, "grouped_mm") ||
-        has_item(list, "quantize.grouped_mm.mx"))
+    if (asks_for_grouped_products(job))
         oct_strbuf_puts(b, ",quantize.grouped_mm.mx");
 }
 
@@ -61,7 +74,9 @@ static void put_titan(const oct_job *job, const char *recipe, oct_variant_overri
     put_converters(job, quantize, &o->own[o->n_own++]);
     if (quantize) {
         oct_strbuf_printf(&o->own[o->n_own++], "--quantize.linear.mx.recipe_name=%s", recipe);
-        oct_strbuf_printf(&o->own[o->n_own++], "--quantize.grouped_mm.mx.recipe_name=%s", recipe);
+        if (asks_for_grouped_products(job) && may_have_experts(job))
+            oct_strbuf_printf(&o->own[o->n_own++], "--quantize.grouped_mm.mx.recipe_name=%s",
+                              recipe);
         return;
     }
     put_activation(recipe, o);

@@ -125,14 +125,14 @@ class Newcomer(Training):
         self.refused(["eval", "x", "y", "steps=5"], "usage: octet eval")
 
     def test_given_another_programs_options_those_that_there_are_are_listed(self):
-        self.refused(["generate", "x", "--max_length=5"], "expected one of --prompt, --max-new-tokens, --temperature")
-        self.refused(["eval", "x", "--tasks=5"], "expected one of --limit, --recipe, --seq-len")
+        self.refused(["generate", "x", "--max_length=5"], "expected one of --prompt, --prompts, --batch, --max-new-tokens, --temperature")
+        self.refused(["eval", "x", "--gpus=5"], "expected one of --limit, ", "--recipe", "--seq-len")
         self.refused(["tokenizer", "train", "x", "--model-type=bpe"], "expected one of --vocab-size, --output, --split")
 
     def test_given_arguments_in_the_wrong_order_the_right_one_is_shown(self):
         self.accepted(["train", "job.toml", "--checkpoint.enable"])
         self.refused(["eval", "text.txt", "out"], "did you mean octet eval out text.txt?")
-        self.refused(["generate", "the lord", "out"], "unexpected argument 'out'; usage: octet generate MODEL [--prompt TEXT]")
+        self.refused(["generate", "the lord", "out"], "unexpected argument 'out'; usage: octet generate MODEL [--prompt TEXT | --prompts FILE] [options]")
         self.refused(["tokenizer", "encode", "tokenizer.json", "the lord"], "the lord: no such file", "--text TEXT")
 
     def test_given_a_job_started_from_another_folder_it_is_told_where_paths_begin(self):

@@ -17,4 +17,9 @@ oct_status cli_plan(int argc, char **argv, oct_error *err);
 oct_status cli_tokenizer(int argc, char **argv, oct_error *err);
 oct_status cli_train(int argc, char **argv, oct_error *err);
 
+/* Exit statuses of answers, beside those of oct_status_exit_code. */
+enum { CLI_EXIT_WORSE = 3, CLI_EXIT_UNRESOLVED = 4 };
+/* The exit status of a command that did what it should; 0 if it isn't called. */
+void cli_conclude_with(int exit_status);
+
 #endif

@@ -1,6 +1,8 @@
-/* One run a recipe: see compare.h. */
+/* One run a recipe and seed: see compare.h. */
 #include "compare/compare.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -9,18 +11,21 @@
 #include "compare/comparison.h"
 #include "compare/folders.h"
 
-enum { N_OWN = 2 }; /* overrides that compare adds */
-
 void oct_comparison_close(oct_comparison *c) {
     if (!c)
         return;
-    for (int i = 0; i < c->n; i++) {
-        oct_free(c->folders[i]);
-        oct_run_free(&c->recorded[i]);
+    for (int i = 0; c->runs && i < c->n_runs; i++) {
+        oct_arm_run *r = &c->runs[i];
+        oct_free(r->folder);
+        oct_free(r->dump);
+        oct_free(r->overrides);
+        oct_strbuf_free(&r->inputs);
+        oct_run_free(&r->recorded);
     }
+    oct_free(c->runs);
     oct_job_free(&c->job);
     oct_claim_release(&c->claim);
-    oct_free(c->list);
+    oct_arms_free(&c->arms);
     oct_free(c->root);
     oct_free(c->cache);
     oct_free(c->default_report);
@@ -45,88 +50,146 @@ oct_status oct_comparison_open(const oct_compare_options *options, oct_compariso
     return OCT_OK;
 }
 
-/* The first run alone does it, for all, once it is sure to train: a job that is refused moves
- * nothing, and no recipe that a signal leaves untrained shows an older compare's model. */
-static oct_status set_aside(void *user, oct_error *err) {
-    const oct_comparison *c = user;
-    return oct_compare_folders_set_aside(&c->job, c->folders, c->n, 0, err);
+/* ---- one run ---- */
+
+/* What a run's own process does before its first step, once it is sure to train. */
+typedef struct start {
+    const oct_comparison *c;
+    const oct_arm_run *run;
+} start;
+
+/* The first run alone does it, for all: a job that is refused moves nothing, and no recipe that a
+ * signal leaves untrained shows an older compare's model. */
+static oct_status set_all_aside(void *user, oct_error *err) {
+    const start *s = user;
+    oct_status status = OCT_OK;
+    for (int i = 0; i < s->c->n_runs && status == OCT_OK; i++)
+        status = oct_compare_folder_set_aside(&s->c->job, s->c->runs[i].folder,
+                                              &s->c->runs[i] == s->run, err);
+    return status;
 }
 
-static oct_status run_one(oct_comparison *c, int i, oct_error *err) {
-    oct_strbuf dump = {0};
+static oct_status begin_record(void *user, oct_error *err) {
+    const start *s = user;
     oct_status status = OCT_OK;
-    char *metrics = oct_path_join(c->folders[i], "metrics.jsonl");
-    const char **overrides =
-        oct_malloc_array((size_t)c->options.n_overrides + N_OWN, sizeof *overrides);
-    oct_strbuf_printf(&dump, "--job.dump_folder=%s", c->folders[i]);
-    if (!metrics || !overrides || dump.failed) {
-        status = oct_fail_memory(err);
-        goto cleanup;
-    }
-    for (int k = 0; k < c->options.n_overrides; k++)
-        overrides[k] = c->options.overrides[k];
-    overrides[c->options.n_overrides] = dump.text;
-    overrides[c->options.n_overrides + 1] = "--validation.enable=true";
-    c->runs[i].config = c->options.config;
-    c->runs[i].overrides = overrides;
-    c->runs[i].n_overrides = c->options.n_overrides + N_OWN;
-    c->runs[i].cache_folder = c->cache;
-    c->runs[i].host = c->options.host;
-    c->runs[i].ready = i == 0 ? set_aside : NULL;
-    c->runs[i].ready_user = c;
-    oct_recipe_run_train(&c->runs[i]);
-    if (c->runs[i].status == OCT_OK)
-        status = oct_run_read(metrics, &c->recorded[i], err);
-cleanup:
-    oct_free(metrics);
-    oct_free(overrides);
-    oct_strbuf_free(&dump);
+    if (s->run->run.start == OCT_START_FRESH)
+        status = oct_compare_folder_set_aside(&s->c->job, s->run->folder, true, err);
+    if (status == OCT_OK)
+        status = oct_run_record_write(s->run->folder, s->run->inputs.text, s->c->options.machine,
+                                      NULL, err);
     return status;
+}
+
+static oct_status read_metrics(oct_arm_run *r, oct_error *err) {
+    char *metrics = oct_path_join(r->folder, "metrics.jsonl");
+    if (!metrics)
+        return oct_fail_memory(err);
+    oct_status status = oct_run_read(metrics, &r->recorded, err);
+    oct_free(metrics);
+    return status;
+}
+
+static oct_status train(oct_comparison *c, oct_arm_run *r, oct_error *err) {
+    start s = {c, r};
+    bool keeps = oct_comparison_keeps_runs(c);
+    r->run.host = c->options.host;
+    r->run.cache_folder = c->cache;
+    r->run.ready = keeps ? begin_record : r == c->runs ? set_all_aside : NULL;
+    r->run.ready_user = &s;
+    oct_recipe_run_train(&r->run);
+    if (r->run.status != OCT_OK)
+        return OCT_OK;
+    oct_status status = read_metrics(r, err);
+    if (status == OCT_OK && keeps)
+        status = oct_run_record_write(r->folder, r->inputs.text, c->options.machine, &r->run.result,
+                                      err);
+    return status;
+}
+
+/* Passes over what is done, and says what becomes of what isn't. */
+static oct_status look_at_record(const oct_comparison *c, oct_arm_run *r, oct_error *err) {
+    oct_run_record record;
+    oct_status status =
+        oct_run_record_read(r->folder, r->inputs.text, c->options.machine, &record, err);
+    if (status)
+        return status;
+    if (record.elsewhere)
+        oct_log_warning("%s: was trained by another version of octet or on another CPU than this "
+                        "one",
+                        r->folder);
+    if (record.begun)
+        r->run.start = OCT_START_RESUME;
+    r->kept = record.done;
+    if (!record.done)
+        return OCT_OK;
+    r->run.result = record.result;
+    return read_metrics(r, err);
 }
 
 static bool asked_to_stop(const oct_comparison *c) {
     return c->options.host->stop(NULL) != 0;
 }
 
+static oct_status run_one(oct_comparison *c, int i, oct_error *err) {
+    oct_arm_run *r = &c->runs[i];
+    char seed[48] = "";
+    r->run.start = OCT_START_FRESH;
+    oct_status status = oct_comparison_keeps_runs(c) ? look_at_record(c, r, err) : OCT_OK;
+    if (status)
+        return status;
+    if (oct_comparison_keeps_runs(c))
+        snprintf(seed, sizeof seed, ", seed %" PRIu64, c->first_seed + (uint64_t)(i / c->arms.n));
+    oct_log_info("%s recipe %s%s (%d of %d)", r->kept ? "Kept:" : "Training with", r->run.arm->name,
+                 seed, i + 1, c->n_runs);
+    if (!r->kept)
+        status = train(c, r, err);
+    /* What is wrong with the input is wrong for every recipe. */
+    if (status == OCT_OK && r->run.status == OCT_INVALID)
+        status = oct_fail(err, OCT_INVALID, "%s", r->run.err.message);
+    return status;
+}
+
 oct_status oct_comparison_run(oct_comparison *c, oct_error *err) {
     oct_status status = OCT_OK;
     c->options.host->stop_at_a_step();
-    for (int i = 0; i < c->n && status == OCT_OK && !asked_to_stop(c); i++) {
+    for (int i = 0; i < c->n_runs && status == OCT_OK && !asked_to_stop(c); i++) {
         c->n_begun++;
-        oct_log_info("Training with recipe %s (%d of %d)", c->runs[i].recipe, i + 1, c->n);
         status = run_one(c, i, err);
-        /* What is wrong with the input is wrong for every recipe. */
-        if (status == OCT_OK && c->runs[i].status == OCT_INVALID)
-            status = oct_fail(err, OCT_INVALID, "%s", c->runs[i].err.message);
     }
-    for (int i = c->n_begun; i < c->n; i++) {
-        c->runs[i].stopped = true;
-        c->runs[i].status = OCT_FAILED;
+    for (int i = c->n_begun; i < c->n_runs; i++) {
+        c->runs[i].run.stopped = true;
+        c->runs[i].run.status = OCT_FAILED;
     }
     oct_comparison_fill_table(c);
     return status;
 }
 
+/* ---- what came of it ---- */
+
 bool oct_comparison_was_stopped(const oct_comparison *c) {
-    return asked_to_stop(c) && (c->n_begun < c->n || c->runs[c->n - 1].stopped);
+    return asked_to_stop(c) && (c->n_begun < c->n_runs || c->runs[c->n_runs - 1].run.stopped);
 }
 
-int oct_comparison_n_recipes(const oct_comparison *c) {
-    return c->n;
+int oct_comparison_n_runs(const oct_comparison *c) {
+    return c->n_runs;
+}
+
+int oct_comparison_n_arms(const oct_comparison *c) {
+    return c->arms.n;
 }
 
 int oct_comparison_n_whole(const oct_comparison *c) {
     int n_whole = 0;
     for (int i = 0; i < c->n_begun; i++)
-        n_whole += c->runs[i].status == OCT_OK;
+        n_whole += c->runs[i].run.status == OCT_OK;
     return n_whole;
 }
 
 oct_status oct_comparison_failure(const oct_comparison *c, oct_error *err) {
-    for (int i = 0; i < c->n; i++)
-        if (c->runs[i].status != OCT_OK)
-            return oct_fail(err, c->runs[i].status, "%s: %s", c->runs[i].recipe,
-                            c->runs[i].err.message);
+    for (int i = 0; i < c->n_runs; i++)
+        if (c->runs[i].run.status != OCT_OK)
+            return oct_fail(err, c->runs[i].run.status, "%s: %s", c->runs[i].run.arm->name,
+                            c->runs[i].run.err.message);
     return OCT_OK;
 }
 

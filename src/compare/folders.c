@@ -51,7 +51,7 @@ static oct_status look(const oct_job *job, const char *folder, char **checkpoint
     return OCT_OK;
 }
 
-static oct_status check_one(const oct_job *job, const char *folder, oct_error *err) {
+oct_status oct_compare_folder_check(const oct_job *job, const char *folder, oct_error *err) {
     const char *initial = job->checkpoint.initial_load_path;
     char *checkpoints = NULL;
     bool own = false;
@@ -72,14 +72,6 @@ static oct_status check_one(const oct_job *job, const char *folder, oct_error *e
     return status;
 }
 
-oct_status oct_compare_folders_check(const oct_job *job, char *const *folders, int n,
-                                     oct_error *err) {
-    oct_status status = OCT_OK;
-    for (int i = 0; i < n && status == OCT_OK; i++)
-        status = check_one(job, folders[i], err);
-    return status;
-}
-
 static oct_status set_aside(const oct_job *job, const char *folder, oct_error *err) {
     char *checkpoints = NULL, *aside = NULL;
     size_t n = 0;
@@ -96,17 +88,13 @@ static oct_status set_aside(const oct_job *job, const char *folder, oct_error *e
     return status;
 }
 
-oct_status oct_compare_folders_set_aside(const oct_job *job, char *const *folders, int n, int own,
-                                         oct_error *err) {
-    oct_status status = OCT_OK;
-    for (int i = 0; i < n && status == OCT_OK; i++) {
-        oct_claim claim = {0};
-        if (i != own)
-            status = oct_claim_take(folders[i], &claim, err);
-        if (status == OCT_OK)
-            status = set_aside(job, folders[i], err);
-        if (i != own)
-            oct_claim_release(&claim);
-    }
+oct_status oct_compare_folder_set_aside(const oct_job *job, const char *folder, bool claimed,
+                                        oct_error *err) {
+    oct_claim claim = {0};
+    oct_status status = claimed ? OCT_OK : oct_claim_take(folder, &claim, err);
+    if (status == OCT_OK)
+        status = set_aside(job, folder, err);
+    if (!claimed)
+        oct_claim_release(&claim);
     return status;
 }

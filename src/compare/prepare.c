@@ -2,9 +2,10 @@
 #include "compare/comparison.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -17,28 +18,20 @@
 #include "job/setup.h"
 #include "job/variant.h"
 
-static oct_status read_recipes(oct_comparison *c, const char *text, oct_error *err) {
-    c->list = oct_strdup(text);
-    if (!c->list)
-        return oct_fail_memory(err);
-    char *rest = c->list;
-    for (char *name; (name = strsep(&rest, ","));) {
-        name += strspn(name, " ");
-        for (size_t n = strlen(name); n > 0 && name[n - 1] == ' '; n--)
-            name[n - 1] = '\0';
-        for (int i = 0; i < c->n; i++)
-            if (strcasecmp(c->runs[i].recipe, name) == 0)
-                return oct_fail(err, OCT_INVALID, "--recipes: '%s' is there twice", name);
-        if (c->n == MAX_RECIPES)
-            return oct_fail(err, OCT_INVALID, "--recipes: expected at most %d", MAX_RECIPES);
-        if (!*name)
-            return oct_fail(err, OCT_INVALID,
-                            "--recipes: expected names with commas between; got "
-                            "'%s'",
-                            text);
-        c->runs[c->n++].recipe = name;
-    }
-    return OCT_OK;
+/* One sequence a step has no other order. */
+static oct_status add_noise(oct_comparison *c, oct_error *err) {
+    if (c->options.seeds < 2 || c->options.no_noise)
+        return OCT_OK;
+    int64_t n_micro = 1;
+    oct_status status = oct_ranks_micro_batches(&c->job, 1, &n_micro, err);
+    if (status)
+        return status;
+    if (n_micro * c->job.training.local_batch_size < 2)
+        return oct_fail(err, OCT_INVALID,
+                        "--seeds: the noise of sums is measured by their order, and a step of one "
+                        "sequence has no other; expected training.local_batch_size above 1, or "
+                        "--no-noise");
+    return oct_arms_add_other_order(&c->arms, err);
 }
 
 /* What the recipe converts of the model, as training will; of shapes alone. */
@@ -56,19 +49,63 @@ static oct_status check_conversion(const oct_job *job, oct_error *err) {
     return status;
 }
 
-/* Every variant is read before the first one trains: a mistake shows at once. */
+oct_status oct_comparison_list_overrides(oct_comparison *c, oct_arm_run *r, oct_error *err) {
+    const int n = c->options.n_overrides;
+    oct_strbuf dump = {0};
+    int k = 0;
+    oct_strbuf_printf(&dump, "--job.dump_folder=%s", r->folder);
+    oct_free(r->overrides);
+    oct_free(r->dump);
+    r->dump = dump.text;
+    r->overrides =
+        oct_malloc_array((size_t)n + 1 + sizeof r->own / sizeof *r->own, sizeof *r->overrides);
+    if (dump.failed || !r->overrides)
+        return oct_fail_memory(err);
+    for (; k < n; k++)
+        r->overrides[k] = c->options.overrides[k];
+    r->overrides[k++] = r->dump;
+    snprintf(r->own[0], sizeof *r->own, "--validation.enable=true");
+    r->n_own = 1;
+    if (oct_comparison_keeps_runs(c)) {
+        uint64_t seed = c->first_seed + (uint64_t)((r - c->runs) / c->arms.n);
+        snprintf(r->own[r->n_own++], sizeof *r->own, "--debug.seed=%" PRIu64, seed);
+    }
+    if (r->run.arm->rules)
+        snprintf(r->own[r->n_own++], sizeof *r->own, "--quantize.rules=%.64s", r->run.arm->rules);
+    for (int i = 0; i < r->n_own; i++)
+        r->overrides[k++] = r->own[i];
+    r->run.config = c->options.config;
+    r->run.overrides = r->overrides;
+    r->run.n_overrides = k;
+    return OCT_OK;
+}
+
+/* The job of one run, as it will train. */
+static oct_status check_variant(oct_comparison *c, oct_arm_run *r, oct_error *err) {
+    oct_job job;
+    oct_status status = oct_comparison_list_overrides(c, r, err);
+    if (status)
+        return status;
+    status = oct_variant_load(c->options.config, r->overrides, r->run.n_overrides,
+                              r->run.arm->recipe, &job, err);
+    c->options.host->add_errors(job.others);
+    if (status == OCT_OK)
+        status = check_conversion(&job, err);
+    c->options.host->add_errors(oct_job_more_refusals(&job));
+    if (status == OCT_OK && oct_comparison_keeps_runs(c))
+        status = oct_run_record_inputs(&job, c->cache, r->run.arm->other_order, &r->inputs, err);
+    if (status == OCT_OK && r->inputs.failed)
+        status = oct_fail_memory(err);
+    oct_job_free(&job);
+    return status;
+}
+
+/* Every variant is read before the first one trains: a mistake shows at once. Seeds differ in
+ * nothing that can be wrong, but in what is recorded. */
 static oct_status check_variants(oct_comparison *c, oct_error *err) {
     oct_status status = OCT_OK;
-    for (int i = 0; i < c->n && status == OCT_OK; i++) {
-        oct_job job;
-        status = oct_variant_load(c->options.config, c->options.overrides, c->options.n_overrides,
-                                  c->runs[i].recipe, &job, err);
-        c->options.host->add_errors(job.others);
-        if (status == OCT_OK)
-            status = check_conversion(&job, err);
-        c->options.host->add_errors(oct_job_more_refusals(&job));
-        oct_job_free(&job);
-    }
+    for (int i = 0; i < c->n_runs && status == OCT_OK; i++)
+        status = check_variant(c, &c->runs[i], err);
     return status;
 }
 
@@ -89,36 +126,64 @@ static oct_status check_validation(const oct_job *job, oct_error *err) {
     return OCT_OK;
 }
 
-static oct_status name_folders(oct_comparison *c, const oct_job *job, oct_error *err) {
-    c->root = oct_path_join(job->job.dump_folder, "compare");
-    c->cache = oct_path_join(job->job.dump_folder, "cache");
+static oct_status name_folder(const oct_comparison *c, const oct_arm *arm, uint64_t seed,
+                              char **folder, oct_error *err) {
+    oct_strbuf path = {0};
+    oct_strbuf_printf(&path, "%s/%s", c->root, arm->name);
+    if (oct_comparison_keeps_runs(c))
+        oct_strbuf_printf(&path, "/seed-%" PRIu64, seed);
+    *folder = path.text;
+    return path.failed ? oct_fail_memory(err) : OCT_OK;
+}
+
+static oct_status list_runs(oct_comparison *c, oct_error *err) {
+    c->root = oct_path_join(c->job.job.dump_folder, "compare");
+    c->cache = oct_path_join(c->job.job.dump_folder, "cache");
     if (!c->root || !c->cache)
         return oct_fail_memory(err);
     c->default_report = oct_path_join(c->root, "report.html");
-    for (int i = 0; i < c->n; i++) {
-        c->folders[i] = oct_path_join(c->root, c->runs[i].recipe);
-        if (!c->folders[i])
-            return oct_fail_memory(err);
-    }
+    if (!c->default_report)
+        return oct_fail_memory(err);
     if (!c->report)
         c->report = c->default_report;
-    return c->report ? OCT_OK : oct_fail_memory(err);
+    c->n_seeds = oct_comparison_keeps_runs(c) ? c->options.seeds : 1;
+    c->first_seed = c->job.debug.seed >= 0 ? (uint64_t)c->job.debug.seed : 0;
+    const int n_runs = c->arms.n * (int)c->n_seeds;
+    c->runs = oct_calloc_array((size_t)n_runs, sizeof *c->runs);
+    if (!c->runs)
+        return oct_fail_memory(err);
+    c->n_runs = n_runs;
+    oct_status status = OCT_OK;
+    for (int i = 0; i < n_runs && status == OCT_OK; i++) {
+        oct_arm_run *r = &c->runs[i];
+        r->run.arm = &c->arms.items[i % c->arms.n];
+        status =
+            name_folder(c, r->run.arm, c->first_seed + (uint64_t)(i / c->arms.n), &r->folder, err);
+    }
+    return status;
+}
+
+static oct_status check_folders(const oct_comparison *c, oct_error *err) {
+    oct_status status = OCT_OK;
+    for (int i = 0; i < c->n_runs && status == OCT_OK; i++)
+        status = oct_compare_folder_check(&c->job, c->runs[i].folder, err);
+    return status;
 }
 
 /* Folders that can't be written to, or that another run writes to, show before the first run, not
  * at the second: all are claimed, and those of the runs given back for them to take. */
-static oct_status claim_folders(oct_comparison *c, const oct_job *job, oct_error *err) {
+static oct_status claim_folders(oct_comparison *c, oct_error *err) {
     oct_error cause = {0};
     oct_claim run;
     oct_status status = oct_claim_take(c->root, &c->claim, &cause);
-    for (int i = 0; i < c->n && status == OCT_OK; i++) {
-        status = oct_claim_take(c->folders[i], &run, &cause);
+    for (int i = 0; i < c->n_runs && status == OCT_OK; i++) {
+        status = oct_claim_take(c->runs[i].folder, &run, &cause);
         if (status == OCT_OK)
             oct_claim_release(&run);
     }
-    return status
-               ? oct_fail(err, status, "%s: %s", oct_job_at(job, "job.dump_folder"), cause.message)
-               : OCT_OK;
+    return status ? oct_fail(err, status, "%s: %s", oct_job_at(&c->job, "job.dump_folder"),
+                             cause.message)
+                  : OCT_OK;
 }
 
 /* Where the report can't go shows before the runs, not after. */
@@ -151,18 +216,20 @@ static oct_status check_report(const oct_comparison *c, oct_error *err) {
 }
 
 oct_status oct_comparison_prepare(oct_comparison *c, oct_error *err) {
-    oct_status status = read_recipes(c, c->options.recipes, err);
-    if (status == OCT_OK)
-        status = check_variants(c, err);
+    oct_status status = oct_arms_read(c->options.recipes, &c->arms, err);
     if (status == OCT_OK)
         status = oct_job_load_as(OCT_JOB_READ_ARM, c->options.config, c->options.overrides,
                                  c->options.n_overrides, &c->job, err);
     if (status == OCT_OK)
-        status = name_folders(c, &c->job, err);
+        status = add_noise(c, err);
     if (status == OCT_OK)
-        status = oct_compare_folders_check(&c->job, c->folders, c->n, err);
+        status = list_runs(c, err);
     if (status == OCT_OK)
-        status = claim_folders(c, &c->job, err);
+        status = check_variants(c, err);
+    if (status == OCT_OK)
+        status = check_folders(c, err);
+    if (status == OCT_OK)
+        status = claim_folders(c, err);
     if (status == OCT_OK)
         status = check_report(c, err);
     if (status == OCT_OK)

@@ -16,14 +16,12 @@
 
 #include "config/job.h"
 #include "job/variant.h"
-#include "train/trainer.h"
 
 /* What the child tells the parent, as bytes through a pipe. */
 typedef struct result {
     oct_status status;
     oct_error err;
-    double validation_loss, unigram_entropy;
-    int64_t validation_tokens, steps;
+    oct_run_result of_run;
     bool stopped;
 } result;
 
@@ -44,9 +42,10 @@ static oct_status train(const oct_recipe_run *t, result *r) {
     oct_trainer *trainer = NULL;
     oct_validation validation = {0};
     oct_variant_overrides told;
-    oct_status status = oct_variant_load_told(t->config, t->overrides, t->n_overrides, t->recipe,
-                                              &job, &told, &r->err);
-    const oct_trainer_options options = {.start = OCT_START_FRESH,
+    oct_status status = oct_variant_load_told(t->config, t->overrides, t->n_overrides,
+                                              t->arm->recipe, &job, &told, &r->err);
+    const oct_trainer_options options = {.start = t->start,
+                                         .reverse_sequences = t->arm->other_order,
                                          .cache_folder = t->cache_folder,
                                          .overrides = told.all,
                                          .n_overrides = told.n,
@@ -65,13 +64,13 @@ static oct_status train(const oct_recipe_run *t, result *r) {
     if (status == OCT_OK)
         status = oct_trainer_last_validation(trainer, &validation, &r->err);
     if (status == OCT_OK)
-        status = oct_trainer_unigram_entropy(trainer, &r->unigram_entropy, &r->err);
+        status = oct_trainer_unigram_entropy(trainer, &r->of_run.unigram_entropy, &r->err);
     if (status == OCT_OK && !isfinite(validation.loss))
         status = oct_fail(&r->err, OCT_FAILED, "the validation loss is not finite");
-    r->validation_loss = validation.loss;
-    r->validation_tokens = validation.n_tokens;
+    r->of_run.validation_loss = validation.loss;
+    r->of_run.validation_tokens = validation.n_tokens;
     if (status == OCT_OK)
-        r->steps = oct_trainer_steps_done(trainer);
+        r->of_run.steps = oct_trainer_steps_done(trainer);
     oct_trainer_destroy(trainer);
     oct_job_free(&job);
     oct_variant_overrides_free(&told);
@@ -118,7 +117,6 @@ static void be_parent(oct_recipe_run *t, pid_t child, int from_child) {
     while (wait4(child, &exit_status, 0, &usage) < 0 && errno == EINTR)
         continue;
     t->host->disown();
-    t->peak_bytes = (double)usage.ru_maxrss * 1024;
     if (WIFSIGNALED(exit_status)) {
         t->status = oct_fail(&t->err, OCT_FAILED, "its process was ended by signal %d (%s)",
                              WTERMSIG(exit_status), strsignal(WTERMSIG(exit_status)));
@@ -130,10 +128,8 @@ static void be_parent(oct_recipe_run *t, pid_t child, int from_child) {
     }
     t->status = r.status;
     t->err = r.err;
-    t->validation_loss = r.validation_loss;
-    t->validation_tokens = r.validation_tokens;
-    t->unigram_entropy = r.unigram_entropy;
-    t->steps = r.steps;
+    t->result = r.of_run;
+    t->result.peak_bytes = (double)usage.ru_maxrss * 1024;
     t->stopped = r.stopped;
 }
 

@@ -7,15 +7,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "compare/arms.h"
 #include "compare/compare.h"
+#include "compare/run_record.h"
+#include "train/trainer.h"
 
 typedef struct oct_recipe_run {
     /* in */
     const oct_compare_host *host;
-    const char *recipe;
+    const oct_arm *arm;
     const char *config; /* the job file; NULL: named by an override */
     const char *const *overrides;
     int n_overrides;
+    oct_start start;
     const char *cache_folder; /* tokenized texts, shared by all runs */
     /* Called in the run's own process once nothing but training is left to do; NULL: not. */
     oct_status (*ready)(void *user, oct_error *err);
@@ -23,10 +27,8 @@ typedef struct oct_recipe_run {
     /* out */
     oct_status status;
     oct_error err; /* when status isn't OCT_OK */
-    double validation_loss, unigram_entropy;
-    int64_t validation_tokens, steps;
-    bool stopped;      /* by a signal, before its end: status says it failed */
-    double peak_bytes; /* largest resident memory of the process */
+    oct_run_result result;
+    bool stopped; /* by a signal, before its end: status says it failed */
 } oct_recipe_run;
 
 /* Trains in a forked process and waits for it. Signals that ask this process to end are handed on.

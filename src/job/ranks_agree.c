@@ -102,19 +102,23 @@ static bool is_compared(oct_job_effect effect) {
     return effect == OCT_EFFECT_COURSE || effect == OCT_EFFECT_RESULT || effect == OCT_EFFECT_MODEL;
 }
 
-oct_status oct_ranks_check_job(oct_comm *world, const oct_job *job, oct_error *err) {
-    oct_strbuf text = {0};
+void oct_ranks_put_job(const oct_job *job, oct_strbuf *text) {
     oct_job_effect effect;
     const char *key;
-    oct_strbuf_printf(&text, "job.config_file = a %s job\n",
+    oct_strbuf_printf(text, "job.config_file = a %s job\n",
                       job->form == OCT_JOB_MINDSPEED ? "YAML" : "TOML");
     for (size_t i = 0; (key = oct_job_key(job, i, &effect)); i++) {
         if (!is_compared(effect))
             continue;
-        oct_strbuf_printf(&text, "%s = ", key);
-        oct_job_render_value(job, key, &text);
-        oct_strbuf_puts(&text, "\n");
+        oct_strbuf_printf(text, "%s = ", key);
+        oct_job_render_value(job, key, text);
+        oct_strbuf_puts(text, "\n");
     }
+}
+
+oct_status oct_ranks_check_job(oct_comm *world, const oct_job *job, oct_error *err) {
+    oct_strbuf text = {0};
+    oct_ranks_put_job(job, &text);
     oct_status status = check_same(world, &text, place_of, job, err);
     oct_strbuf_free(&text);
     return status;

@@ -44,6 +44,7 @@ void oct_html_begin(oct_strbuf *b, const char *title) {
            ":root { color-scheme: light dark; --line: #8886; }\n"
            "body { font: 15px/1.5 system-ui, sans-serif; max-width: 900px; margin: 2em auto; "
            "padding: 0 1em; }\n"
+           ".wide { overflow-x: auto; }\n"
            "table { border-collapse: collapse; margin: 1em 0; }\n"
            "th, td { padding: .3em .9em; border-bottom: 1px solid var(--line); text-align: right; "
            "font-variant-numeric: tabular-nums; }\n"
@@ -67,7 +68,7 @@ void oct_html_paragraph(oct_strbuf *b, const char *text) {
 }
 
 void oct_html_table(oct_strbuf *b, const char *const *cells, int64_t n_rows, int64_t n_cols) {
-    oct_strbuf_puts(b, "<table>\n");
+    oct_strbuf_puts(b, "<div class=\"wide\"><table>\n");
     for (int64_t row = 0; row < n_rows; row++) {
         const char *tag = row == 0 ? "th" : "td";
         oct_strbuf_puts(b, "<tr>");
@@ -78,7 +79,7 @@ void oct_html_table(oct_strbuf *b, const char *const *cells, int64_t n_rows, int
         }
         oct_strbuf_puts(b, "</tr>\n");
     }
-    oct_strbuf_puts(b, "</table>\n");
+    oct_strbuf_puts(b, "</table></div>\n");
 }
 
 /* ---- charts ---- */
@@ -94,19 +95,25 @@ static double place_y(const frame *f, double y) {
     return HEIGHT - BOTTOM - (y - f->y_low) / (f->y_high - f->y_low) * (HEIGHT - TOP - BOTTOM);
 }
 
+static void take_in(frame *f, const oct_series *series) {
+    for (int64_t i = 0; i < series->n; i++) {
+        double x = series->x[i], y = series->y[i];
+        if (!isfinite(x) || !isfinite(y))
+            continue;
+        f->x_low = fmin(f->x_low, x);
+        f->x_high = fmax(f->x_high, x);
+        f->y_low = fmin(f->y_low, y);
+        f->y_high = fmax(f->y_high, y);
+    }
+}
+
 /* The box around all finite points; false when there is none. */
 static bool find_frame(const oct_html_chart *chart, frame *f) {
     *f = (frame){INFINITY, -INFINITY, INFINITY, -INFINITY};
     for (int64_t s = 0; s < chart->n_series; s++)
-        for (int64_t i = 0; i < chart->series[s]->n; i++) {
-            double x = chart->series[s]->x[i], y = chart->series[s]->y[i];
-            if (!isfinite(x) || !isfinite(y))
-                continue;
-            f->x_low = fmin(f->x_low, x);
-            f->x_high = fmax(f->x_high, x);
-            f->y_low = fmin(f->y_low, y);
-            f->y_high = fmax(f->y_high, y);
-        }
+        take_in(f, chart->series[s]);
+    for (int64_t s = 0; chart->bands && s < 2 * chart->n_series; s++)
+        take_in(f, chart->bands[s]);
     if (!(f->x_low <= f->x_high))
         return false;
     if (f->x_low == f->x_high)
@@ -149,16 +156,33 @@ static void put_grid(oct_strbuf *b, const frame *f) {
     }
 }
 
+/* Every so many points of a series are drawn, and the last. */
+static bool is_shown(const oct_series *series, int64_t i) {
+    int64_t stride = series->n / MAX_POINTS + 1;
+    return (i % stride == 0 || i == series->n - 1) && isfinite(series->x[i]) &&
+           isfinite(series->y[i]);
+}
+
+/* From left to right along the lower edge, and back along the upper. */
+static void put_band(oct_strbuf *b, const frame *f, const oct_series *low, const oct_series *high,
+                     const char *colour) {
+    oct_strbuf_printf(b, "<polygon fill=\"%s\" fill-opacity=\".15\" points=\"", colour);
+    for (int64_t i = 0; i < low->n; i++)
+        if (is_shown(low, i))
+            oct_strbuf_printf(b, "%.1f,%.1f ", place_x(f, low->x[i]), place_y(f, low->y[i]));
+    for (int64_t i = high->n - 1; i >= 0; i--)
+        if (is_shown(high, i))
+            oct_strbuf_printf(b, "%.1f,%.1f ", place_x(f, high->x[i]), place_y(f, high->y[i]));
+    oct_strbuf_puts(b, "\"/>\n");
+}
+
 static void put_line(oct_strbuf *b, const frame *f, const oct_series *series, const char *name,
                      const char *colour) {
-    int64_t stride = series->n / MAX_POINTS + 1;
     oct_strbuf_printf(b, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.6\" points=\"",
                       colour);
-    for (int64_t i = 0; i < series->n; i++) {
-        bool shown = i % stride == 0 || i == series->n - 1;
-        if (shown && isfinite(series->x[i]) && isfinite(series->y[i]))
+    for (int64_t i = 0; i < series->n; i++)
+        if (is_shown(series, i))
             oct_strbuf_printf(b, "%.1f,%.1f ", place_x(f, series->x[i]), place_y(f, series->y[i]));
-    }
     oct_strbuf_puts(b, "\"><title>");
     put_escaped(b, name);
     oct_strbuf_puts(b, "</title></polyline>\n");
@@ -186,6 +210,8 @@ void oct_html_line_chart(oct_strbuf *b, const oct_html_chart *chart) {
     put_legend(b, chart);
     oct_strbuf_printf(b, "<svg viewBox=\"0 0 %d %d\" role=\"img\">\n", WIDTH, HEIGHT);
     put_grid(b, &f);
+    for (int64_t s = 0; chart->bands && s < chart->n_series; s++)
+        put_band(b, &f, chart->bands[2 * s], chart->bands[2 * s + 1], colours[s % N_COLOURS]);
     for (int64_t s = 0; s < chart->n_series; s++)
         put_line(b, &f, chart->series[s], chart->names[s], colours[s % N_COLOURS]);
     oct_strbuf_printf(b, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">", (WIDTH + LEFT) / 2,

@@ -18,6 +18,7 @@ typedef struct oct_html_chart {
     const char *const *names;        /* (n_series) */
     const oct_series *const *series; /* (n_series), colours by position; x grows along a series */
     int64_t n_series;
+    const oct_series *const *bands; /* (2 n_series): lower and upper edge of each; NULL: none */
 } oct_html_chart;
 /* Points that aren't finite are left out; a chart without any says that there is nothing yet. */
 void oct_html_line_chart(oct_strbuf *b, const oct_html_chart *chart);

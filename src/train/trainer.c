@@ -41,15 +41,17 @@ oct_status oct_trainer_ask_to_stop(void *trainer, bool *stop, oct_error *err) {
 /* This rank's sequences of the step to come. *n_valid: labels that count, of this rank. */
 static oct_status read_step(oct_trainer *t, int64_t *n_valid, oct_error *err) {
     *n_valid = 0;
-    for (int64_t i = 0; i < t->n_micro * t->B; i++) {
+    const int64_t n = t->n_micro * t->B;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t place = t->options.reverse_sequences ? n - 1 - i : i;
         int64_t position =
             oct_dataset_rank_position(t->n_consumed, i, t->B, t->ranks.rank, t->ranks.n_ranks);
         int64_t index = oct_dataset_shuffled_index(t->train, t->seed, position);
         oct_status status = oct_dataset_sequence(t->train, index, t->window, err);
         if (status != OCT_OK)
             return status;
-        memcpy(t->tokens + i * t->S, t->window, (size_t)t->S * sizeof *t->tokens);
-        memcpy(t->targets + i * t->S, t->window + 1, (size_t)t->S * sizeof *t->targets);
+        memcpy(t->tokens + place * t->S, t->window, (size_t)t->S * sizeof *t->tokens);
+        memcpy(t->targets + place * t->S, t->window + 1, (size_t)t->S * sizeof *t->targets);
         for (int64_t s = 1; s <= t->S; s++)
             *n_valid += t->window[s] >= 0;
     }

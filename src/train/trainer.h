@@ -41,6 +41,7 @@ typedef struct oct_trainer_options {
     oct_comm *world; /* outlives the trainer; NULL: this process alone */
     oct_start start;
     oct_colour colour;            /* of the log's step lines */
+    bool reverse_sequences;       /* of a step: the same step, with its sums in another order */
     const char *cache_folder;     /* of tokenized texts; NULL: <dump_folder>/cache */
     const char *const *overrides; /* that the job was loaded with, kept in checkpoints beside the */
     int n_overrides;              /* job file; borrowed for the trainer's life */

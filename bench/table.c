@@ -82,9 +82,8 @@ static void print_error(const json_t *row) {
 }
 
 static void print_head(const json_t *result) {
-    printf("cpu: %s; kernels: %s%s; threads: %.0f; onednn: %s; openblas: %s\n", text(result, "cpu"),
-           text(result, "kernels"), json_is_true(json_object_get(result, "amx")) ? " amx" : "",
-           number(result, "threads"),
+    printf("cpu: %s; kernels: %s; threads: %.0f; onednn: %s; openblas: %s\n", text(result, "cpu"),
+           text(result, "kernels"), number(result, "threads"),
            json_is_true(json_object_get(result, "onednn")) ? "yes" : "not installed",
            json_is_true(json_object_get(result, "openblas")) ? "yes" : "not installed");
     printf("rates in GFLOP/s; ratio: the faster library's time over ours, packing included\n");
@@ -120,7 +119,7 @@ oct_status bench_run(const bench_options *options, json_t **result, oct_error *e
     const oct_kernels *kernels = oct_kernels_current();
     bench_rows rows = {json_array(), options->print};
     *result = json_pack("{s:s,s:s,s:b,s:b,s:i,s:b,s:b,s:o}", "cpu", oct_cpu_model_name(), "kernels",
-                        oct_cpu_level_name(kernels->features.level), "fast",
+                        kernels->name, "fast",
                         oct_gemm_supports(OCT_GEMM_FAST), "amx",
                         oct_gemm_supports(OCT_GEMM_FAST) && kernels->features.amx_bf16, "threads",
                         options->threads, "onednn", bench_has_onednn(), "openblas",

@@ -16,19 +16,34 @@
 #include "kernel/select.h"
 #include "options.h"
 
+/* The kernels of 8-bit products, and why these: OCTET_CPU, or the best that there is. */
+static void print_product(const oct_cpu_features *cpu, const char *cap) {
+    const oct_cpu_features *chosen = &oct_kernels_current()->features;
+    const char *why = cap && *cap           ? "as OCTET_CPU says"
+                      : chosen->amx_bf16    ? "this CPU has AMX-BF16"
+                      : chosen->avx512_bf16 ? "this CPU has AVX512-BF16 at full rate"
+                      : !cpu->avx512_bf16   ? "this CPU has nothing beyond it"
+                      : !cpu->slow_bf16     ? "the compiler built nothing beyond it"
+                                            : "its AVX512-BF16 is slower than that";
+    printf("8-bit product: %s (%s): %s\n", oct_gemm_supports(OCT_GEMM_FAST) ? "fast" : "exact",
+           chosen->amx_bf16                   ? "AMX-BF16"
+           : chosen->avx512_bf16              ? "AVX512-BF16"
+           : oct_gemm_supports(OCT_GEMM_FAST) ? "AVX512-VNNI"
+                                              : oct_cpu_level_name(chosen->level),
+           why);
+}
+
 static void print_cpu(void) {
     oct_cpu_features cpu = oct_cpu_detect();
     const oct_kernels *kernels = oct_kernels_current();
     const char *cap = getenv("OCTET_CPU");
     printf("cpu: %s\n", oct_cpu_model_name());
-    printf("cpu features: %s%s%s%s\n", oct_cpu_level_name(cpu.level),
+    printf("cpu features: %s%s%s%s%s\n", oct_cpu_level_name(cpu.level),
            cpu.avx512_vnni ? " avx512-vnni" : "", cpu.avx512_vbmi ? " avx512-vbmi" : "",
-           cpu.amx_bf16 ? " amx-bf16" : "");
-    printf("kernels: %s\n", oct_cpu_level_name(kernels->features.level));
+           cpu.avx512_bf16 ? " avx512-bf16" : "", cpu.amx_bf16 ? " amx-bf16" : "");
+    printf("kernels: %s\n", kernels->name);
     printf("OCTET_CPU: %s\n", cap && *cap ? cap : "not set");
-    printf("8-bit product: %s\n", !oct_gemm_supports(OCT_GEMM_FAST) ? "exact"
-                                  : kernels->features.amx_bf16      ? "fast (AMX-BF16)"
-                                                                    : "fast (AVX512-VNNI)");
+    print_product(&cpu, cap);
 }
 
 static void print_threads(void) {

@@ -45,6 +45,15 @@ static uint64_t read_xcr0(void) {
     return (uint64_t)high << 32 | low;
 }
 
+/* Whether vdpbf16ps runs as often as vpdpwssd, which does as many multiply-adds. A list, since what
+ * is chosen decides the bits of a product, and a measurement could come out otherwise the next
+ * time: AMD's CPUs do it (Zen 5: measured, bench/NOTES.md); Intel's do it a quarter as often. */
+static bool has_full_rate_bf16(void) {
+    cpuid_leaf vendor = cpuid(0, 0);
+    return vendor.ebx == signature_AMD_ebx && vendor.ecx == signature_AMD_ecx &&
+           vendor.edx == signature_AMD_edx;
+}
+
 oct_cpu_features oct_cpu_detect(void) {
     oct_cpu_features f = {.level = OCT_CPU_REF};
     cpuid_leaf one = cpuid(1, 0), seven = cpuid(7, 0);
@@ -64,6 +73,9 @@ oct_cpu_features oct_cpu_detect(void) {
     bool gfni = bit(seven.ecx, 8);
     f.avx512_vbmi = gfni && bit(seven.ecx, 1);
     f.avx512_vnni = bit(seven.ecx, 11);
+
+    f.avx512_bf16 = f.avx512_vbmi && f.avx512_vnni && bit(cpuid(7, 1).eax, 5);
+    f.slow_bf16 = !has_full_rate_bf16();
 
     bool amx =
         gfni && bit(seven.edx, 22) && bit(seven.edx, 24) && (xcr0 & XCR0_TILES) == XCR0_TILES;
@@ -108,27 +120,68 @@ const char *oct_cpu_level_name(oct_cpu_level level) {
     return level_names[level];
 }
 
+/* What each name allows. */
+static const struct {
+    const char *name;
+    oct_cpu_features allows;
+} caps[] = {
+    {"ref", {.level = OCT_CPU_REF}},
+    {"avx2", {.level = OCT_CPU_AVX2}},
+    {"avx512", {.level = OCT_CPU_AVX512, .avx512_vnni = true, .avx512_vbmi = true}},
+    {"avx512bf16",
+     {.level = OCT_CPU_AVX512, .avx512_vnni = true, .avx512_vbmi = true, .avx512_bf16 = true}},
+    {"amx",
+     {.level = OCT_CPU_AVX512,
+      .avx512_vnni = true,
+      .avx512_vbmi = true,
+      .avx512_bf16 = true,
+      .slow_bf16 = true,
+      .amx_bf16 = true}},
+};
+enum { N_CAPS = sizeof caps / sizeof caps[0] };
+
+/* Whether a CPU has what a name stands for beyond those below it; VNNI and VBMI come or not. */
+static bool has_what_it_names(const oct_cpu_features *cpu, const oct_cpu_features *named) {
+    if (named->amx_bf16)
+        return cpu->amx_bf16;
+    return cpu->level >= named->level && (cpu->avx512_bf16 || !named->avx512_bf16);
+}
+
+static const char *highest_cap(const oct_cpu_features *cpu) {
+    int i = N_CAPS - 1;
+    while (!has_what_it_names(cpu, &caps[i].allows))
+        i--;
+    return caps[i].name;
+}
+
 oct_status oct_cpu_cap(oct_cpu_features *features, const char *cap, oct_error *err) {
     if (cap == NULL || cap[0] == '\0')
         return OCT_OK;
-    oct_cpu_level level = OCT_CPU_REF;
-    while (level < OCT_N_CPU_LEVELS && strcmp(cap, level_names[level]) != 0)
-        level++;
-    if (level == OCT_N_CPU_LEVELS) {
-        const char *near = oct_nearest_name(cap, level_names, OCT_N_CPU_LEVELS);
+    const char *names[N_CAPS];
+    int found = -1;
+    for (int i = 0; i < N_CAPS; i++) {
+        names[i] = caps[i].name;
+        if (strcmp(cap, names[i]) == 0)
+            found = i;
+    }
+    if (found < 0) {
+        const char *near = oct_nearest_name(cap, names, N_CAPS);
         return oct_fail(err, OCT_INVALID,
-                        "OCTET_CPU: unknown kernel set; expected ref, avx2 or avx512; got \"%.40s\""
-                        "%s%s%s",
+                        "OCTET_CPU: unknown kernel set; expected ref, avx2, avx512, avx512bf16 or "
+                        "amx; got \"%.40s\"%s%s%s",
                         cap, near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
     }
-    if (level > features->level)
+    const oct_cpu_features *allows = &caps[found].allows;
+    if (!has_what_it_names(features, allows))
         return oct_fail(err, OCT_INVALID,
                         "OCTET_CPU: this CPU (%s) lacks what the set needs; expected at most %s; "
                         "got %s",
-                        oct_cpu_model_name(), level_names[features->level], cap);
-    features->level = level;
-    features->amx_bf16 = false; /* beyond every level that has a name */
-    if (level < OCT_CPU_AVX512)
-        features->avx512_vnni = features->avx512_vbmi = false;
+                        oct_cpu_model_name(), highest_cap(features), cap);
+    features->level = allows->level;
+    features->avx512_vnni &= allows->avx512_vnni;
+    features->avx512_vbmi &= allows->avx512_vbmi;
+    features->avx512_bf16 &= allows->avx512_bf16;
+    features->slow_bf16 &= allows->slow_bf16;
+    features->amx_bf16 &= allows->amx_bf16;
     return OCT_OK;
 }

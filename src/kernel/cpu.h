@@ -17,6 +17,8 @@ typedef struct oct_cpu_features {
     oct_cpu_level level; /* AVX2 = AVX2 + FMA + F16C; AVX512 = F + BW + DQ + VL (and the OS saves
                             the state) */
     bool avx512_vnni, avx512_vbmi; /* only with level AVX512; VBMI with GFNI, as CPUs have it */
+    bool avx512_bf16;              /* only with VNNI and VBMI */
+    bool slow_bf16;                /* vdpbf16ps is slower than VNNI's integers: see cpu.c */
     bool amx_bf16;                 /* AMX-TILE and AMX-BF16, and the kernel grants the tile state */
 } oct_cpu_features;
 
@@ -24,8 +26,9 @@ oct_cpu_features oct_cpu_detect(void); /* the hardware, uncapped */
 const char *oct_cpu_model_name(void);  /* "Intel(R) Xeon(R) ...", from CPUID; static storage */
 const char *oct_cpu_level_name(oct_cpu_level level); /* "ref", "avx2", "avx512" */
 
-/* `features` limited to what `cap` names: ref, avx2, avx512 (VNNI and VBMI stay if present, AMX
- * goes). NULL or "" is no cap; an unknown name or a level that the CPU lacks is OCT_INVALID. */
+/* `features` limited to what `cap` names: ref, avx2, avx512 (VNNI and VBMI stay if present),
+ * avx512bf16 (taken even where it's slow), amx. NULL or "" is no cap; an unknown name or one that
+ * the CPU lacks is OCT_INVALID. */
 oct_status oct_cpu_cap(oct_cpu_features *features, const char *cap, oct_error *err);
 
 #endif

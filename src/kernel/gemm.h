@@ -10,7 +10,7 @@
  * fp32 first), acc = acc + bias, and one rounding to C's dtype. K = 0 gives acc = 0.
  *
  * `fast` is for two 8-bit operands: integers with a list of residuals where there is AVX512-VNNI,
- * bf16 tiles where there is AMX, and for few rows of A (8, with AMX 16) codes that are decoded
+ * bf16 where there is AVX512-BF16 or AMX, and for few rows of A (8, with AMX 16) codes that are decoded
  * while they are multiplied (gemm/tuning.c, docs/numerics.md). It meets the error bound but not the
  * same bits, and doesn't depend on the number of threads either. */
 #ifndef OCT_KERNEL_GEMM_H

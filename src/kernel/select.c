@@ -22,6 +22,11 @@ static const kernel_level levels[] = {
 #ifdef OCT_HAVE_AMX
     {{OCT_CPU_AVX512, VNNI, .amx_bf16 = true}, &oct_quantize_kernels_avx512, &oct_gemm_tuning_amx},
 #endif
+#ifdef OCT_HAVE_AVX512_BF16
+    {{OCT_CPU_AVX512, VNNI, .avx512_bf16 = true},
+     &oct_quantize_kernels_avx512,
+     &oct_gemm_tuning_bf16},
+#endif
 #ifdef OCT_HAVE_AVX512_VNNI
     {{OCT_CPU_AVX512, VNNI}, &oct_quantize_kernels_avx512, &oct_gemm_tuning_vnni},
 #endif
@@ -39,7 +44,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static bool has(const oct_cpu_features *cpu, const oct_cpu_features *needs) {
     return cpu->level >= needs->level && cpu->avx512_vnni >= needs->avx512_vnni &&
-           cpu->avx512_vbmi >= needs->avx512_vbmi && cpu->amx_bf16 >= needs->amx_bf16;
+           cpu->avx512_vbmi >= needs->avx512_vbmi && cpu->amx_bf16 >= needs->amx_bf16 &&
+           (cpu->avx512_bf16 && !cpu->slow_bf16) >= needs->avx512_bf16;
 }
 
 oct_kernels oct_kernels_select(oct_cpu_features features) {
@@ -47,6 +53,7 @@ oct_kernels oct_kernels_select(oct_cpu_features features) {
     while (!has(&features, &level->needs))
         level++;
     features.amx_bf16 = level->needs.amx_bf16;
+    features.avx512_bf16 = level->needs.avx512_bf16;
     return (oct_kernels){.name = level->gemm->name,
                          .features = features,
                          .quantize = level->quantize,

@@ -8,7 +8,7 @@
 
 typedef struct oct_kernels {
     const char *name; /* what decides the bits of a product: "ref", "avx2", "avx512", "avx512+vnni",
-                         "avx512+amx" */
+                         "avx512+bf16", "avx512+amx" */
     oct_cpu_features features;
     const oct_quantize_kernels *quantize;
     const struct oct_elementwise_kernels *elementwise; /* kernel/elementwise.h */

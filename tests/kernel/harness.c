@@ -147,6 +147,12 @@ void report_skipped_sets(void) {
     for (int level = (int)cpu.level + 1; level < OCT_N_CPU_LEVELS; level++)
         printf("SKIPPED: %s lacks %s, its kernels are not tested here\n", oct_cpu_model_name(),
                oct_cpu_level_name((oct_cpu_level)level));
+    if (!cpu.avx512_bf16)
+        printf("SKIPPED: %s lacks AVX512-BF16, its kernels are not tested here\n",
+               oct_cpu_model_name());
+    if (!cpu.amx_bf16)
+        printf("SKIPPED: %s lacks AMX-BF16, its kernels are not tested here\n",
+               oct_cpu_model_name());
     if (cpu.level == OCT_CPU_AVX512 && !(cpu.avx512_vnni && cpu.avx512_vbmi))
         printf("SKIPPED: %s lacks AVX512-VNNI or VBMI, their kernels are not tested here\n",
                oct_cpu_model_name());

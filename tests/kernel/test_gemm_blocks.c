@@ -163,7 +163,7 @@ static void check_picked_codes_of(const kernel_set *set, operand_spec spec) {
     for (int64_t n_rows = 1; n_rows <= 8; n_rows++)
         check_picked_codes(set, spec, 96, 200, n_rows);
     check_picked_codes(set, spec, 70, 600, 2);
-    if (!set->kernels.features.amx_bf16)
+    if (!set->kernels.features.amx_bf16 && !set->kernels.features.avx512_bf16)
         return; /* many rows are rounded */
     check_picked_codes(set, spec, 96, 96, 96);
     check_picked_codes(set, spec, 1100, 600, 600);

@@ -16,7 +16,7 @@ import threading
 
 SUITES = {"codecs": ["vectors", "format", "quant", "kernels_quantize"],
           "quantizers": ["vectors", "quant", "kernels_quantize"],
-          "products": ["kernels_products", "quant", "kernels_gemm_exact", "kernels_gemm_fast", "kernels_gemm_blocks"],
+          "products": ["kernels_products", "quant", "kernels_gemm_exact", "kernels_gemm_fast", "kernels_gemm_bf16", "kernels_gemm_blocks"],
           "elementwise": ["op", "op_rope", "kernels_elementwise"],
           "checkpoint": ["checkpoint", "checkpoint_faults", "checkpoint_pieces"],
           "base": ["format", "base", "quant", "op", "op_rope", "checkpoint", "checkpoint_faults", "checkpoint_pieces"]}

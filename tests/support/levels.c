@@ -26,6 +26,9 @@ size_t kernel_sets(kernel_set sets[MAX_KERNEL_SETS]) {
     f.avx512_vnni = cpu.avx512_vnni;
     if (cpu.avx512_vnni && cpu.avx512_vbmi)
         add_kernel_set(sets, &n, "avx512+vnni+vbmi", f);
+    f.avx512_bf16 = cpu.avx512_bf16;
+    if (cpu.avx512_bf16)
+        add_kernel_set(sets, &n, "avx512+bf16", f);
     if (cpu.amx_bf16)
         add_kernel_set(sets, &n, "avx512+amx", cpu);
     return n;

@@ -99,7 +99,7 @@ typedef struct oct_gemm_kernels {
 /* `exact`. */
 extern const oct_gemm_kernels oct_gemm_kernels_ref, oct_gemm_kernels_avx2, oct_gemm_kernels_avx512;
 /* `fast`, of 8-bit operands. */
-extern const oct_gemm_kernels oct_gemm_kernels_vnni, oct_gemm_kernels_amx;
+extern const oct_gemm_kernels oct_gemm_kernels_vnni, oct_gemm_kernels_bf16, oct_gemm_kernels_amx;
 /* The same for at most MR rows of A and a B whose K is contiguous; the first needs VBMI and GFNI
  * alone. */
 extern const oct_gemm_kernels oct_gemm_kernels_few_rows_avx512, oct_gemm_kernels_few_rows_amx;

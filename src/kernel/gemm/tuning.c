@@ -76,6 +76,19 @@ static const oct_gemm_choice vnni_choices[] = {
 TUNING(vnni, "avx512+vnni");
 #endif
 
+/* --- AVX512-BF16 --- */
+
+/* As many bytes in a block as AMX's, with steps four times as long. */
+#ifdef OCT_HAVE_AVX512_BF16
+static const oct_gemm_blocks bf16_blocks = {.a_panels = 3, .b_panels = 4, .streamed_steps = 1};
+static const oct_gemm_choice bf16_choices[] = {
+    {&oct_gemm_kernels_few_rows_avx512, &few_rows_avx512_blocks, .is_fast = true, .few_rows = 8},
+    {&oct_gemm_kernels_bf16, &bf16_blocks, .is_fast = true},
+    {&oct_gemm_kernels_avx512, &avx512_blocks},
+};
+TUNING(bf16, "avx512+bf16");
+#endif
+
 /* --- AMX-BF16 --- */
 
 /* Tiles take the same time for any number of rows, so the fewest are AVX-512's: one row, and two if

@@ -63,7 +63,7 @@ typedef struct oct_gemm_tuning {
 } oct_gemm_tuning;
 
 extern const oct_gemm_tuning oct_gemm_tuning_ref, oct_gemm_tuning_avx2, oct_gemm_tuning_avx512,
-    oct_gemm_tuning_vnni, oct_gemm_tuning_amx;
+    oct_gemm_tuning_vnni, oct_gemm_tuning_bf16, oct_gemm_tuning_amx;
 
 const oct_gemm_choice *oct_gemm_choose(const oct_gemm_tuning *tuning, const oct_gemm_problem *p,
                                        oct_gemm_mode mode);

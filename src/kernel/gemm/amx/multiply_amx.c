@@ -10,19 +10,12 @@
  *
  * Invariant: an element's value depends on its two panels only, so it's the same for any tiling and
  * any number of threads. */
-#include "kernel/gemm/amx/pack_by_bits.h"
-
-#include <string.h>
-
 #include "kernel/gemm/amx/tile_config.h"
+#include "kernel/gemm/bf16/pack_by_bits.h"
 #include "kernel/gemm/avx512/exact_avx512.h"
 #include "kernel/vectors_avx512.h"
 
-enum {
-    R = OCT_AMX_ROWS,
-    TILE_BYTES = OCT_AMX_TILE_BYTES,
-    CODES_AT_ONCE = 64 /* k of the fp32 panels for special rows */
-};
+enum { R = OCT_BF16_ROWS, TILE_BYTES = OCT_BF16_TILE_BYTES };
 
 /* --- multiplying --- */
 
@@ -35,12 +28,12 @@ alignas(64) static const oct_tile_config all_tiles_whole = {
 /* A pair of panels: its sums, what they're added to (NULL: nothing) and where they go. */
 typedef struct pair pair;
 struct pair {
-    const oct_amx_head *a, *b;
+    const oct_bf16_head *a, *b;
     const float *first, *second;
     int64_t ld_first, ld_second;
     float *to;
     int64_t ld_to, n_rows, n_cols;
-    oct_amx_sums *s;
+    oct_bf16_sums *s;
     void (*finish)(const pair *p, int64_t from, int64_t end); /* rows */
 };
 
@@ -152,38 +145,38 @@ OCT_INLINE void prefetch_share(prefetcher *f) {
 }
 
 static int64_t tile_steps(int64_t kc) {
-    return (kc + OCT_AMX_PAIR - 1) / OCT_AMX_PAIR * 2;
+    return (kc + OCT_BF16_PAIR - 1) / OCT_BF16_PAIR * 2;
 }
 
 /* One of eight parts of packing a block, for between the tile instructions. The barriers keep them
  * there: the compiler would gather them, and move stores above the loads of what they replace. */
-OCT_INLINE void pack_share(oct_amx_packer *p, oct_amx_half *h, int share) {
+OCT_INLINE void pack_share(oct_bf16_packer *p, oct_bf16_half *h, int share) {
     if (!p)
         return;
-    const oct_amx_bits t = p->bits;
+    const oct_bf16_bits t = p->bits;
     const int half = share / 4;
     __asm__ volatile("" ::: "memory");
     switch (share % 4) {
     case 0:
-        oct_amx_half_begin(p, half, h);
+        oct_bf16_half_begin(p, half, h);
         break;
     case 1:
-        oct_amx_half_pairs(h, 0);
-        oct_amx_half_words(h, &t, 0, 0);
-        oct_amx_half_words(h, &t, 0, 1);
+        oct_bf16_half_pairs(h, 0);
+        oct_bf16_half_words(h, &t, 0, 0);
+        oct_bf16_half_words(h, &t, 0, 1);
         break;
     case 2:
-        oct_amx_half_words(h, &t, 0, 2);
-        oct_amx_half_words(h, &t, 0, 3);
-        oct_amx_half_pairs(h, 1);
+        oct_bf16_half_words(h, &t, 0, 2);
+        oct_bf16_half_words(h, &t, 0, 3);
+        oct_bf16_half_pairs(h, 1);
         break;
     default:
-        oct_amx_half_words(h, &t, 1, 0);
-        oct_amx_half_words(h, &t, 1, 1);
-        oct_amx_half_words(h, &t, 1, 2);
-        oct_amx_half_words(h, &t, 1, 3);
-        if (!oct_amx_all_normal(h->least))
-            oct_amx_pack_half(p, half);
+        oct_bf16_half_words(h, &t, 1, 0);
+        oct_bf16_half_words(h, &t, 1, 1);
+        oct_bf16_half_words(h, &t, 1, 2);
+        oct_bf16_half_words(h, &t, 1, 3);
+        if (!oct_bf16_all_normal(h->least))
+            oct_bf16_pack_half(p, half);
         if (half == 1)
             p->at += OCT_MX_BLOCK;
     }
@@ -193,8 +186,8 @@ OCT_INLINE void pack_share(oct_amx_packer *p, oct_amx_half *h, int share) {
 /* A step of 32 of k. Where `packer` isn't NULL, the block of B that it multiplies with is replaced
  * meanwhile. */
 OCT_INLINE void multiply_step(const char *a, const char *b, bool a_streams,
-                              oct_amx_packer *packer) {
-    oct_amx_half h;
+                              oct_bf16_packer *packer) {
+    oct_bf16_half h;
     LOAD(6, b, !a_streams);
     LOAD(4, a, a_streams);
     pack_share(packer, &h, 0);
@@ -216,9 +209,9 @@ OCT_INLINE void multiply_step(const char *a, const char *b, bool a_streams,
 /* Multiplies a pair, and meanwhile finishes the one before, and packs what is to take the place of
  * B's panel (NULL: nothing): the tile unit needs few of the core's instructions. */
 OCT_INLINE void multiply_tiles(const pair *p, int64_t kc, const pair *before, prefetcher *f,
-                               oct_amx_packer *next, bool a_streams) {
-    const char *a = (const char *)p->a + OCT_AMX_HEAD_BYTES,
-               *b = (const char *)p->b + OCT_AMX_HEAD_BYTES;
+                               oct_bf16_packer *next, bool a_streams) {
+    const char *a = (const char *)p->a + OCT_BF16_HEAD_BYTES,
+               *b = (const char *)p->b + OCT_BF16_HEAD_BYTES;
     const int64_t n_steps = tile_steps(kc), begin = n_steps / 8;
     const int64_t rows_a_step = (R + n_steps - begin - 1) / (n_steps - begin);
     int64_t row = 0;
@@ -247,33 +240,11 @@ OCT_INLINE void multiply_tiles(const pair *p, int64_t kc, const pair *before, pr
     _tile_stored(3, p->s->x[16] + 16, sizeof p->s->x[0]);
 }
 
-void oct_amx_multiply_operands(const oct_operand *a, int64_t a_row, int64_t a_rows,
-                               const oct_operand *b, int64_t b_row, int64_t b_rows, int64_t k,
-                               int64_t kc, oct_amx_sums *s) {
-    alignas(64) float x[CODES_AT_ONCE * R], y[CODES_AT_ONCE * R];
-    memset(s, 0, sizeof *s);
-    for (int64_t first = 0; first < kc; first += CODES_AT_ONCE) {
-        int64_t n = kc - first < CODES_AT_ONCE ? kc - first : CODES_AT_ONCE;
-        oct_gemm_pack_32_avx512(&(oct_gemm_source){a, a_row, a_rows, k + first, n}, x);
-        oct_gemm_pack_32_avx512(&(oct_gemm_source){b, b_row, b_rows, k + first, n}, y);
-        for (int i = 0; i < R; i++) {
-            __m512 s0 = _mm512_load_ps(s->x[i]), s1 = _mm512_load_ps(s->x[i] + 16);
-            for (int64_t j = 0; j < n; j++) {
-                __m512 v = _mm512_set1_ps(x[j * R + i]);
-                s0 = _mm512_fmadd_ps(v, _mm512_load_ps(y + j * R), s0);
-                s1 = _mm512_fmadd_ps(v, _mm512_load_ps(y + j * R + 16), s1);
-            }
-            _mm512_store_ps(s->x[i], s0);
-            _mm512_store_ps(s->x[i] + 16, s1);
-        }
-    }
-}
-
 /* Finishes a pair that has special rows. */
 static __attribute__((noinline)) void finish_special(pair *p, int64_t kc) {
-    oct_amx_sums e;
-    oct_amx_multiply_operands(&p->a->operand, p->a->row, p->a->n_rows, &p->b->operand, p->b->row,
-                              p->b->n_rows, p->a->k, kc, &e);
+    oct_bf16_sums e;
+    oct_bf16_multiply_operands(&p->a->operand, p->a->row, p->a->n_rows, &p->b->operand, p->b->row,
+                               p->b->n_rows, p->a->k, kc, &e);
     for (int64_t i = 0; i < p->n_rows; i++) {
         uint32_t columns = p->a->special >> i & 1 ? 0xffffffffu : p->b->special;
         for (int64_t j = 0; j < R; j += 16)
@@ -285,10 +256,10 @@ static __attribute__((noinline)) void finish_special(pair *p, int64_t kc) {
 }
 
 /* The pair at row i and column j of a block. */
-OCT_INLINE pair pair_at(const oct_gemm_block *block, int64_t i, int64_t j, oct_amx_sums *s) {
+OCT_INLINE pair pair_at(const oct_gemm_block *block, int64_t i, int64_t j, oct_bf16_sums *s) {
     float *acc = block->acc + i * block->ld_acc + j;
-    pair p = {.a = (const oct_amx_head *)(block->a + (size_t)(i / R) * block->a_stride),
-              .b = (const oct_amx_head *)(block->b + (size_t)(j / R) * block->b_stride),
+    pair p = {.a = (const oct_bf16_head *)(block->a + (size_t)(i / R) * block->a_stride),
+              .b = (const oct_bf16_head *)(block->b + (size_t)(j / R) * block->b_stride),
               .first = block->accumulate == OCT_ADD_TO_OUTPUT ? acc : NULL,
               .ld_first = block->ld_acc,
               .to = acc,
@@ -320,12 +291,12 @@ OCT_INLINE pair pair_at(const oct_gemm_block *block, int64_t i, int64_t j, oct_a
 }
 
 OCT_INLINE void multiply_pairs(const oct_gemm_block *block, bool a_streams) {
-    oct_amx_sums s[2];
+    oct_bf16_sums s[2];
     pair before = {.n_rows = 0};
     int turn = 0;
     int64_t n_pairs = ((block->n_rows + R - 1) / R) * ((block->n_cols + R - 1) / R);
     prefetcher f = prefetcher_make(&block->fetch, n_pairs * tile_steps(block->kc));
-    oct_amx_packer packer;
+    oct_bf16_packer packer;
     const oct_gemm_source *next = n_pairs > 0 && block->next.n_rows > 0 ? &block->next : NULL;
     _tile_loadconfig(&all_tiles_whole);
     for (int64_t i = 0; i < block->n_rows; i += R)
@@ -333,7 +304,7 @@ OCT_INLINE void multiply_pairs(const oct_gemm_block *block, bool a_streams) {
             pair p = pair_at(block, i, j, &s[turn]);
             bool packs = next && --n_pairs == 0;
             if (packs)
-                oct_amx_pack_begin(&packer, next, block->next_panel);
+                oct_bf16_pack_begin(&packer, next, block->next_panel);
             multiply_tiles(&p, block->kc, &before, &f, packs ? &packer : NULL, a_streams);
             if (p.a->special | p.b->special)
                 finish_special(&p, block->kc);
@@ -345,8 +316,8 @@ OCT_INLINE void multiply_pairs(const oct_gemm_block *block, bool a_streams) {
         before.finish(&before, 0, before.n_rows);
     if (next && n_pairs == 0) {
         while (packer.at < packer.end)
-            oct_amx_pack_block(&packer);
-        oct_amx_pack_end(&packer);
+            oct_bf16_pack_block(&packer);
+        oct_bf16_pack_end(&packer);
     }
     if (block->output == OCT_OUTPUT_STREAMED)
         _mm_sfence();
@@ -362,13 +333,13 @@ static void multiply_block(const oct_gemm_block *block) {
 const oct_gemm_kernels oct_gemm_kernels_amx = {
     .MR = R,
     .NR = R,
-    .k_step = OCT_AMX_STEP,
+    .k_step = OCT_BF16_STEP,
     .a_bytes_per_k = R * sizeof(uint16_t),
-    .a_bytes_fixed = OCT_AMX_HEAD_BYTES + (OCT_AMX_PAIR - 1) * R * sizeof(uint16_t),
+    .a_bytes_fixed = OCT_BF16_HEAD_BYTES + (OCT_BF16_PAIR - 1) * R * sizeof(uint16_t),
     .b_bytes_per_k = R * sizeof(uint16_t),
-    .b_bytes_fixed = OCT_AMX_HEAD_BYTES + (OCT_AMX_PAIR - 1) * R * sizeof(uint16_t),
-    .pack_a = oct_amx_pack_a,
-    .pack_b = oct_amx_pack_b,
+    .b_bytes_fixed = OCT_BF16_HEAD_BYTES + (OCT_BF16_PAIR - 1) * R * sizeof(uint16_t),
+    .pack_a = oct_bf16_pack_a,
+    .pack_b = oct_bf16_pack_b,
     .multiply_block = multiply_block,
     .store = oct_gemm_store_avx512,
 };

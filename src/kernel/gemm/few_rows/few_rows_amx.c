@@ -4,14 +4,14 @@
  * of A.
  *
  * k inside a group of 64 is in the order that
- * decoding leaves it in; A is packed alike. What amx.c says of exponents and special rows holds
+ * decoding leaves it in; A is packed alike. What amx/multiply_amx.c says of exponents and special rows holds
  * here too, for all k of a panel.
  *
  * Invariant: an element's value depends on its row of A and its row of B only. */
 #include <string.h>
 
-#include "kernel/gemm/amx/panel_amx.h"
-#include "kernel/gemm/amx/biased_bf16.h"
+#include "kernel/gemm/bf16/panel_bf16.h"
+#include "kernel/gemm/bf16/biased_bf16.h"
 #include "kernel/gemm/amx/tile_config.h"
 #include "kernel/gemm/few_rows/unpacked_rows.h"
 #include "kernel/gemm/avx512/exact_avx512.h"
@@ -21,10 +21,10 @@ enum {
     NR = 64,
     STEP = 4096,
     BLOCK = OCT_MX_BLOCK,
-    GROUP = OCT_AMX_PAIR, /* k decoded together: two blocks, which end in two tiles */
-    BIAS = OCT_AMX_BIAS,
+    GROUP = OCT_BF16_PAIR, /* k decoded together: two blocks, which end in two tiles */
+    BIAS = OCT_BF16_BIAS,
     PART = 16, /* blocks */
-    TILE_BYTES = OCT_AMX_TILE_BYTES
+    TILE_BYTES = OCT_BF16_TILE_BYTES
 };
 
 /* --- exponents --- */
@@ -120,8 +120,9 @@ OCT_INLINE void find_row_exponents(const oct_operand *x, int64_t row, int64_t k,
     const int largest =
         255 - least_byte(_mm512_xor_si512(_mm512_max_epu8(s.code[0], s.code[1]), all));
     const int middle = largest ? (smallest + largest) >> 1 : 127;
-    bool special = largest - smallest > OCT_AMX_MAX_SPREAD || middle > 127 + OCT_AMX_MAX_EXPONENT ||
-                   middle < 127 + OCT_AMX_MIN_EXPONENT || largest == 255;
+    bool special = largest - smallest > OCT_BF16_MAX_SPREAD ||
+                   middle > 127 + OCT_BF16_MAX_EXPONENT || middle < 127 + OCT_BF16_MIN_EXPONENT ||
+                   largest == 255;
     if (!special &&
         ((_mm512_testn_epi8_mask(s.code[0], s.code[0]) & oct_bytes_below(n_blocks)) |
          (_mm512_testn_epi8_mask(s.code[1], s.code[1]) & oct_bytes_below(n_blocks - 64))))
@@ -152,8 +153,8 @@ static void find_exponents(const oct_operand *x, int64_t row, int64_t n_rows, in
                            : x->scaling == OCT_SCALING_TENSOR ? scales[0]
                                                               : scales[row + i];
         e->unit[i] = unit;
-        e->special |= (uint32_t) !(__builtin_fabsf(unit) >= OCT_AMX_MIN_SCALE &&
-                                   __builtin_fabsf(unit) <= OCT_AMX_MAX_SCALE)
+        e->special |= (uint32_t) !(__builtin_fabsf(unit) >= OCT_BF16_MIN_SCALE &&
+                                   __builtin_fabsf(unit) <= OCT_BF16_MAX_SCALE)
                       << i;
         memset(e->drop[i], BIAS, sizeof e->drop[i]);
     }
@@ -205,7 +206,7 @@ OCT_INLINE code_rows find_codes(const oct_operand *x, int64_t row, int64_t n_row
                                 int64_t n_k, uint8_t copy[R * GROUP]) {
     if (x->layout == OCT_K_CONTIGUOUS && n_rows >= R && n_k >= GROUP)
         return (code_rows){(const uint8_t *)x->data + row * x->ld + k, x->ld, R * x->ld};
-    oct_amx_copy_codes(x, row, n_rows, k, n_k, copy);
+    oct_bf16_copy_codes(x, row, n_rows, k, n_k, copy);
     return (code_rows){copy, GROUP, 0};
 }
 
@@ -372,8 +373,8 @@ static void read_sums(const exponents *e, const panel_head *a, sums *s) {
 static __attribute__((noinline)) void replace_special(const panel_head *a, const oct_operand *b,
                                                       int64_t row, int64_t n_rows, int64_t k,
                                                       int64_t kc, uint32_t special, sums *s) {
-    oct_amx_sums e;
-    oct_amx_multiply_operands(b, row, n_rows, &a->operand, a->row, a->n_rows, k, kc, &e);
+    oct_bf16_sums e;
+    oct_bf16_multiply_operands(b, row, n_rows, &a->operand, a->row, a->n_rows, k, kc, &e);
     for (int i = 0; i < R; i++) {
         __mmask16 columns = (__mmask16)(special >> i & 1 ? 0xffffu : a->special);
         _mm512_mask_store_ps(s->x[i], columns, _mm512_load_ps(e.x[i]));

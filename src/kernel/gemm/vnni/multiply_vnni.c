@@ -17,6 +17,7 @@
 #include "kernel/gemm/vnni/panel_vnni.h"
 #include "kernel/vectors_avx512.h"
 #include "kernel/gemm/avx512/exact_avx512.h"
+#include "kernel/gemm/avx512/write_sums.h"
 
 enum { MR = OCT_VNNI_MR, NR = OCT_VNNI_NR, A_ROWS = OCT_VNNI_A_ROWS, BLOCK = OCT_MX_BLOCK };
 
@@ -28,71 +29,6 @@ static void pack_a(const oct_gemm_source *from, void *panel) {
 
 static void pack_b(const oct_gemm_source *from, void *panel) {
     oct_vnni_pack(from, panel, NR);
-}
-
-/* --- output --- */
-
-/* A pair's sums, where they go, and what is added to them (NULL: nothing). */
-typedef struct output {
-    const sums *t;
-    const float *first, *second;
-    int64_t ld_first, ld_second;
-    float *to;
-    int64_t ld_to, n_rows, n_cols;
-    int64_t row; /* the next one to be written */
-    bool streams;
-} output;
-
-static output output_of(const oct_gemm_block *block, int64_t i, int64_t j, const sums *t) {
-    float *acc = block->acc + i * block->ld_acc + j;
-    output o = {.t = t,
-                .first = block->accumulate == OCT_ADD_TO_OUTPUT ? acc : NULL,
-                .ld_first = block->ld_acc,
-                .to = acc,
-                .ld_to = block->ld_acc,
-                .n_rows = block->n_rows - i < MR ? block->n_rows - i : MR,
-                .n_cols = block->n_cols - j < NR ? block->n_cols - j : NR};
-    if (block->c) {
-        o.to = block->c + i * block->ld_c + j;
-        o.ld_to = o.ld_second = block->ld_c;
-        o.second = block->c_accumulate == OCT_ADD_TO_OUTPUT ? o.to : NULL;
-        o.streams = block->output == OCT_OUTPUT_STREAMED && !o.first && !o.second &&
-                    o.n_cols == NR &&
-                    ((uintptr_t)o.to | (uintptr_t)o.ld_to * sizeof(float)) % 64 == 0;
-    }
-    return o;
-}
-
-/* Fetched while the integers are multiplied. */
-static void prefetch_output(const output *o) {
-    for (int64_t i = 0; i < o->n_rows && !o->streams; i++) {
-        __builtin_prefetch(o->to + i * o->ld_to, 1, 2);
-        __builtin_prefetch(o->to + i * o->ld_to + 16, 1, 2);
-    }
-}
-
-/* The next `n` rows, or as many as are left. */
-static void write_rows(output *o, int64_t n) {
-    const int64_t end = n < o->n_rows - o->row ? o->row + n : o->n_rows;
-    const __mmask16 mask[2] = {oct_lanes_below(o->n_cols), oct_lanes_below(o->n_cols - 16)};
-    for (; o->row < end; o->row++) {
-        float *to = o->to + o->row * o->ld_to;
-#pragma GCC unroll 2
-        for (int j = 0; j < 2; j++) {
-            __m512 x = _mm512_load_ps(o->t->x[o->row] + 16 * j);
-            if (o->streams) {
-                _mm512_stream_ps(to + 16 * j, x);
-                continue;
-            }
-            if (o->first)
-                x = _mm512_add_ps(
-                    _mm512_maskz_loadu_ps(mask[j], o->first + o->row * o->ld_first + 16 * j), x);
-            if (o->second)
-                x = _mm512_add_ps(
-                    _mm512_maskz_loadu_ps(mask[j], o->second + o->row * o->ld_second + 16 * j), x);
-            _mm512_mask_storeu_ps(to + 16 * j, mask[j], x);
-        }
-    }
 }
 
 /* --- fetching --- */
@@ -289,7 +225,7 @@ static residual_kind kind_of_residuals(const oct_vnni_panel *a, const oct_vnni_p
 /* The pair before is written meanwhile, some rows after each chunk: all at once they would wait for
  * each other. */
 static void multiply_chunks(sums *t, const oct_vnni_panel *a, const oct_vnni_panel *b, int64_t n_k,
-                            fetch *next, pending *left, output *before) {
+                            fetch *next, pending *left, oct_output *before) {
     const int64_t chunk = a->head->chunk < b->head->chunk ? a->head->chunk : b->head->chunk;
     const int64_t n_chunks = (n_k + chunk - 1) / chunk;
     const int64_t n_rows = (before->n_rows - before->row + n_chunks - 1) / n_chunks;
@@ -300,7 +236,7 @@ static void multiply_chunks(sums *t, const oct_vnni_panel *a, const oct_vnni_pan
         if (!ahead) /* lines that are there */
             ahead = (const char *)(a->integers + k * A_ROWS);
         multiply_chunk(a, b, k, n_pairs, kind, ahead, left, t);
-        write_rows(before, n_rows);
+        oct_output_write(before, n_rows);
     }
 }
 
@@ -373,7 +309,7 @@ OCT_INLINE void set_to_zeros(float *x, int64_t n) {
 }
 
 static void multiply_integers(sums *t, const oct_vnni_panel *a, const oct_vnni_panel *b, int64_t kc,
-                              fetch *next, output *before) {
+                              fetch *next, oct_output *before) {
     pending left = {a->residuals[0], {b->residuals[0], b->residuals[1]}};
     set_to_zeros(t->x[0], MR * NR);
     set_to_zeros(t->columns[0], NR * A_ROWS);
@@ -401,10 +337,10 @@ static __attribute__((noinline)) void replace_special(sums *t, const oct_vnni_pa
 
 /* The sums of a pair, and the output of the one before. */
 static void multiply_pair(const oct_vnni_panel *a, const oct_vnni_panel *b, int64_t kc, fetch *next,
-                          sums *t, output *before) {
+                          sums *t, oct_output *before) {
     if (a->head->by_codes || b->head->by_codes) {
         oct_vnni_multiply_codes(a, b, kc, t);
-        write_rows(before, MR);
+        oct_output_write(before, MR);
         return;
     }
     multiply_integers(t, a, b, kc, next, before);
@@ -422,7 +358,7 @@ static void multiply_block(const oct_gemm_block *block) {
     const oct_gemm_source *next = &block->next;
     sums t[2];
     int turn = 0;
-    output before = {.n_rows = 0};
+    oct_output before = {.n_rows = 0};
     fetch ahead;
     ahead.n_parts = ahead.part = 0;
     if (block->a_next) {
@@ -435,14 +371,14 @@ static void multiply_block(const oct_gemm_block *block) {
         const oct_vnni_panel a = panel_at(block->a, i / MR, block->a_stride, block->kc, A_ROWS);
         for (int64_t j = 0; j < block->n_cols; j += NR) {
             const oct_vnni_panel b = panel_at(block->b, j / NR, block->b_stride, block->kc, NR);
-            output o = output_of(block, i, j, &t[turn]);
-            prefetch_output(&o);
+            oct_output o = oct_output_of(block, i, j, MR, t[turn].x[0]);
+            oct_output_prefetch(&o);
             multiply_pair(&a, &b, block->kc, &ahead, &t[turn], &before);
             before = o;
             turn ^= 1;
         }
     }
-    write_rows(&before, MR);
+    oct_output_write(&before, MR);
     if (next->n_rows > 0)
         pack_b(next, block->next_panel);
     if (block->output == OCT_OUTPUT_STREAMED)

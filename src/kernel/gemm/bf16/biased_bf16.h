@@ -1,12 +1,12 @@
-/* 8-bit codes to bf16 words for AMX tiles, with their MX scales in the exponents.
+/* 8-bit codes to bf16 words for bf16 panels, with their MX scales in the exponents.
  *
- * Words are looked up with exponents larger by OCT_AMX_BIAS, from which 0 .. 2 OCT_AMX_BIAS is
+ * Words are looked up with exponents larger by OCT_BF16_BIAS, from which 0 .. 2 OCT_BF16_BIAS is
  * subtracted. Invariant: any zero is looked up as -0, the least of signed words, so that it stays
  * one: subtracting saturates. */
-#ifndef OCT_KERNEL_GEMM_AMX_BIASED_BF16_H
-#define OCT_KERNEL_GEMM_AMX_BIASED_BF16_H
+#ifndef OCT_KERNEL_GEMM_BF16_BIASED_BF16_H
+#define OCT_KERNEL_GEMM_BF16_BIASED_BF16_H
 
-#include "kernel/gemm/amx/panel_amx.h"
+#include "kernel/gemm/bf16/panel_bf16.h"
 #include "kernel/gemm/avx512/e4m3_by_bits.h"
 
 /* What was seen of codes so far. */
@@ -28,8 +28,8 @@ OCT_INLINE oct_bf16_table oct_biased_table_make(oct_dtype format) {
     for (int i = 0; i < 2; i++) {
         const __mmask64 zero = _mm512_testn_epi8_mask(t.high[i], t.high[i]);
         const __mmask64 finite = _mm512_cmplt_epu8_mask(t.high[i], _mm512_set1_epi8(0x7f));
-        t.high[i] =
-            _mm512_mask_add_epi8(t.high[i], finite, t.high[i], _mm512_set1_epi8(OCT_AMX_BIAS >> 1));
+        t.high[i] = _mm512_mask_add_epi8(t.high[i], finite, t.high[i],
+                                         _mm512_set1_epi8(OCT_BF16_BIAS >> 1));
         t.high[i] = _mm512_mask_set1_epi8(t.high[i], zero, (char)0x80);
     }
     return t;
@@ -58,7 +58,7 @@ OCT_INLINE void oct_biased_decode(const oct_biased_decoder *t, __m512i codes, __
 }
 
 /* The same for E4M3's normal codes, with e4m3_by_bits.h's rules: the exponent is 152 more, 120 and
- * OCT_AMX_BIAS. */
+ * OCT_BF16_BIAS. */
 OCT_INLINE void oct_biased_decode_e4m3(__m512i codes, __m512i lower_drop, __m512i upper_drop,
                                        __m512i *lower, __m512i *upper) {
     __m512i low = oct_e4m3_low_bytes(codes);

@@ -1,35 +1,35 @@
-/* Packing for the AMX kernels: codes to bf16 words by two byte look-ups, MX scales into their
+/* Packing of bf16 panels: codes to bf16 words by two byte look-ups, MX scales into their
  * exponents.
  *
  * Invariant: packing is exact but in special rows, which the head names and whose words nobody
  * uses. */
-#include "kernel/gemm/amx/panel_amx.h"
+#include "kernel/gemm/bf16/panel_bf16.h"
 
 #include <string.h>
 
-#include "kernel/gemm/amx/biased_bf16.h"
-#include "kernel/gemm/amx/pack_by_bits.h"
+#include "kernel/gemm/bf16/biased_bf16.h"
+#include "kernel/gemm/bf16/pack_by_bits.h"
 #include "kernel/vectors_avx512.h"
 #include "kernel/gemm/avx512/read_rows.h"
 
 enum {
     BLOCK = OCT_MX_BLOCK,
     PIECE = 16, /* k of a unit */
-    BIAS = OCT_AMX_BIAS
+    BIAS = OCT_BF16_BIAS
 };
 
 /* --- exponents --- */
 
 /* E8M0 codes of rows row .. row + 15 (127 for those beyond n_rows), block by block. */
 static void load_scales(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k,
-                        int64_t n_blocks, uint8_t out[OCT_AMX_BLOCKS][16]) {
+                        int64_t n_blocks, uint8_t out[OCT_BF16_BLOCKS][16]) {
     const uint8_t *scales = x->scales;
     bool contiguous = x->layout == OCT_K_CONTIGUOUS;
     if (contiguous && x->block_rows == 1 && n_rows >= 16) {
         oct_transpose_scales(x, row, 0xffff, k, n_blocks, out);
         return;
     }
-    memset(out, 127, OCT_AMX_BLOCKS * 16);
+    memset(out, 127, OCT_BF16_BLOCKS * 16);
     for (int64_t b = 0; b < n_blocks; b++)
         for (int64_t r = 0; r < n_rows && r < 16; r++) {
             int64_t p = contiguous ? row + r : k + b * BLOCK;
@@ -39,13 +39,13 @@ static void load_scales(const oct_operand *x, int64_t row, int64_t n_rows, int64
 }
 
 static void find_exponents_wide(const oct_operand *x, int64_t row, __mmask16 lanes, int64_t k,
-                                float *unit, oct_amx_exponents *e) {
+                                float *unit, oct_bf16_exponents *e) {
     __m512 scale = oct_lane_scales(x, row, lanes, k);
     __m512 size = _mm512_abs_ps(scale);
-    e->special = (_mm512_cmp_ps_mask(size, _mm512_set1_ps(OCT_AMX_MIN_SCALE), _CMP_NGE_UQ) |
-                  _mm512_cmp_ps_mask(size, _mm512_set1_ps(OCT_AMX_MAX_SCALE), _CMP_NLE_UQ)) &
+    e->special = (_mm512_cmp_ps_mask(size, _mm512_set1_ps(OCT_BF16_MIN_SCALE), _CMP_NGE_UQ) |
+                  _mm512_cmp_ps_mask(size, _mm512_set1_ps(OCT_BF16_MAX_SCALE), _CMP_NLE_UQ)) &
                  lanes;
-    for (int b = 0; b < OCT_AMX_BLOCKS; b++)
+    for (int b = 0; b < OCT_BF16_BLOCKS; b++)
         _mm512_store_si512(e->drop[b], _mm512_set1_epi16(BIAS << 7));
     _mm512_store_ps(unit, scale);
 }
@@ -55,7 +55,7 @@ static void find_exponents_wide(const oct_operand *x, int64_t row, __mmask16 lan
  * multiples of 2^-114, and their sum below 2^(95 + 10). A scale byte of 0 is what zeros get, and
  * doesn't count unless there is something else than zeros. */
 static void find_exponents(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
-                           float *unit, oct_amx_exponents *e) {
+                           float *unit, oct_bf16_exponents *e) {
     const int64_t n_blocks = (kc + BLOCK - 1) / BLOCK;
     const __mmask16 lanes = oct_lanes_below(n_rows);
     e->has_zero_scales = 0;
@@ -80,9 +80,9 @@ static void find_exponents(const oct_operand *x, int64_t row, int64_t n_rows, in
     __mmask16 zeros = _mm512_testn_epi32_mask(largest, largest);
     middle = _mm512_mask_mov_epi32(middle, zeros, _mm512_set1_epi32(127));
     e->special = (_mm512_cmpgt_epu32_mask(_mm512_sub_epi32(largest, smallest),
-                                          _mm512_set1_epi32(OCT_AMX_MAX_SPREAD)) |
-                  _mm512_cmpgt_epu32_mask(middle, _mm512_set1_epi32(127 + OCT_AMX_MAX_EXPONENT)) |
-                  _mm512_cmplt_epu32_mask(middle, _mm512_set1_epi32(127 + OCT_AMX_MIN_EXPONENT)) |
+                                          _mm512_set1_epi32(OCT_BF16_MAX_SPREAD)) |
+                  _mm512_cmpgt_epu32_mask(middle, _mm512_set1_epi32(127 + OCT_BF16_MAX_EXPONENT)) |
+                  _mm512_cmplt_epu32_mask(middle, _mm512_set1_epi32(127 + OCT_BF16_MIN_EXPONENT)) |
                   _mm512_cmpeq_epu32_mask(largest, _mm512_set1_epi32(255))) &
                  lanes;
     _mm512_store_ps(unit, oct_e8m0_lanes(middle));
@@ -122,7 +122,7 @@ static bool has_not_finite(__m256i codes, oct_dtype format) {
  * than zero in a block whose scale is 0. */
 static __attribute__((noinline)) uint32_t
 rows_with_special_codes(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k, int64_t kc,
-                        const oct_amx_exponents *e, const oct_codes_seen *seen) {
+                        const oct_bf16_exponents *e, const oct_codes_seen *seen) {
     const bool mx = x->scaling == OCT_SCALING_MX, search = oct_saw_not_finite(seen);
     uint32_t rows = 0;
     for (int64_t r = 0; r < n_rows && r < 16; r++)
@@ -140,7 +140,7 @@ rows_with_special_codes(const oct_operand *x, int64_t row, int64_t n_rows, int64
 }
 
 static void write_head(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k,
-                       oct_amx_head *head) {
+                       oct_bf16_head *head) {
     head->operand = *x;
     head->row = row;
     head->n_rows = n_rows;
@@ -149,8 +149,8 @@ static void write_head(const oct_operand *x, int64_t row, int64_t n_rows, int64_
 }
 
 /* 64 codes of k of sixteen rows, copied: for rows that aren't all there, or lie strided. */
-void oct_amx_copy_codes(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k, int64_t n_k,
-                        uint8_t *out) {
+void oct_bf16_copy_codes(const oct_operand *x, int64_t row, int64_t n_rows, int64_t k, int64_t n_k,
+                         uint8_t *out) {
     const __mmask16 lanes = oct_lanes_below(n_rows);
     __m512i v[16];
     if (x->layout == OCT_K_CONTIGUOUS) {
@@ -160,7 +160,7 @@ void oct_amx_copy_codes(const oct_operand *x, int64_t row, int64_t n_rows, int64
         oct_transpose_16x16(v);
     }
     for (int r = 0; r < 16; r++)
-        _mm512_store_si512(out + r * OCT_AMX_PAIR, v[r]);
+        _mm512_store_si512(out + r * OCT_BF16_PAIR, v[r]);
 }
 
 /* 64 of k of the sixteen rows that the next panel has there: whether they exist or not, as a
@@ -168,7 +168,7 @@ void oct_amx_copy_codes(const oct_operand *x, int64_t row, int64_t n_rows, int64
 OCT_INLINE void prefetch_next_panel(const oct_operand *x, int64_t row, int64_t k) {
     if (x->layout != OCT_K_CONTIGUOUS)
         return;
-    uintptr_t codes = (uintptr_t)x->data + (uintptr_t)((row + OCT_AMX_ROWS) * x->ld + k);
+    uintptr_t codes = (uintptr_t)x->data + (uintptr_t)((row + OCT_BF16_ROWS) * x->ld + k);
     for (int64_t r = 0; r < 16; r++)
         _mm_prefetch((const char *)(codes + (uintptr_t)(r * x->ld)), _MM_HINT_T0);
 }
@@ -177,7 +177,7 @@ OCT_INLINE void prefetch_next_panel(const oct_operand *x, int64_t row, int64_t k
 
 /* Sixteen rows by 64 of k. */
 OCT_INLINE void pack_a_pair(const oct_biased_decoder *t, const uint8_t *codes, int64_t ld,
-                            const oct_amx_exponents *e, int64_t pair, char *tiles,
+                            const oct_bf16_exponents *e, int64_t pair, char *tiles,
                             oct_codes_seen *seen) {
     /* Quarters of 8 codes of the first and of the second block. */
     const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
@@ -187,16 +187,16 @@ OCT_INLINE void pack_a_pair(const oct_biased_decoder *t, const uint8_t *codes, i
         oct_biased_decode(t, v, _mm512_set1_epi32((int)e->drop[2 * pair][r]),
                           _mm512_set1_epi32((int)e->drop[2 * pair + 1][r]), &first, &second, seen);
         _mm512_store_si512(tiles + 64 * r, first);
-        _mm512_store_si512(tiles + 2 * OCT_AMX_TILE_BYTES + 64 * r, second);
+        _mm512_store_si512(tiles + 2 * OCT_BF16_TILE_BYTES + 64 * r, second);
     }
 }
 
-void oct_amx_pack_a(const oct_gemm_source *source, void *panel) {
+void oct_bf16_pack_a(const oct_gemm_source *source, void *panel) {
     const oct_operand *a = source->operand;
     const int64_t row = source->row, n_rows = source->n_rows, k = source->k, kc = source->kc;
-    oct_amx_head *head = panel;
-    alignas(64) uint8_t copy[16 * OCT_AMX_PAIR];
-    oct_amx_exponents e;
+    oct_bf16_head *head = panel;
+    alignas(64) uint8_t copy[16 * OCT_BF16_PAIR];
+    oct_bf16_exponents e;
     const oct_bf16_table words = oct_biased_table_make(a->dtype);
     const oct_biased_decoder t = oct_biased_decoder_make(&words);
     write_head(a, row, n_rows, k, panel);
@@ -204,17 +204,17 @@ void oct_amx_pack_a(const oct_gemm_source *source, void *panel) {
         const int64_t n = n_rows - 16 * half, from = n > 0 ? row + 16 * half : row;
         oct_codes_seen seen = {_mm512_setzero_si512(), _mm512_setzero_si512()};
         find_exponents(a, from, n, k, kc, head->unit + 16 * half, &e);
-        for (int64_t i = 0; i < kc; i += OCT_AMX_PAIR) {
+        for (int64_t i = 0; i < kc; i += OCT_BF16_PAIR) {
             const uint8_t *codes = (const uint8_t *)a->data + from * a->ld + k + i;
             int64_t ld = a->ld;
             prefetch_next_panel(a, from, k + i);
-            if (a->layout != OCT_K_CONTIGUOUS || n < 16 || kc - i < OCT_AMX_PAIR) {
-                oct_amx_copy_codes(a, from, n, k + i, kc - i, copy);
+            if (a->layout != OCT_K_CONTIGUOUS || n < 16 || kc - i < OCT_BF16_PAIR) {
+                oct_bf16_copy_codes(a, from, n, k + i, kc - i, copy);
                 codes = copy;
-                ld = OCT_AMX_PAIR;
+                ld = OCT_BF16_PAIR;
             }
-            pack_a_pair(&t, codes, ld, &e, i / OCT_AMX_PAIR,
-                        (char *)panel + OCT_AMX_HEAD_BYTES + i * 64 + half * OCT_AMX_TILE_BYTES,
+            pack_a_pair(&t, codes, ld, &e, i / OCT_BF16_PAIR,
+                        (char *)panel + OCT_BF16_HEAD_BYTES + i * 64 + half * OCT_BF16_TILE_BYTES,
                         &seen);
         }
         if (e.has_zero_scales || oct_saw_not_finite(&seen))
@@ -254,12 +254,12 @@ OCT_INLINE void pack_piece(const oct_biased_decoder *t, const uint8_t *codes, in
 }
 
 /* The sixteen rows of one half: where they begin, an address inside the operand in any case. */
-OCT_INLINE int64_t rows_of_half(const oct_amx_head *head, int64_t half, int64_t *n) {
+OCT_INLINE int64_t rows_of_half(const oct_bf16_head *head, int64_t half, int64_t *n) {
     *n = head->n_rows - 16 * half;
     return *n > 0 ? head->row + 16 * half : head->row;
 }
 
-void oct_amx_pack_begin(oct_amx_packer *p, const oct_gemm_source *from, void *panel) {
+void oct_bf16_pack_begin(oct_bf16_packer *p, const oct_gemm_source *from, void *panel) {
     const oct_operand *b = from->operand;
     const int64_t row = from->row, n_rows = from->n_rows, k = from->k, kc = from->kc;
     write_head(b, row, n_rows, k, &p->head);
@@ -271,61 +271,61 @@ void oct_amx_pack_begin(oct_amx_packer *p, const oct_gemm_source *from, void *pa
     p->table = oct_biased_table_make(b->dtype);
     p->kc = kc;
     p->at = 0;
-    p->end = (kc + OCT_AMX_PAIR - 1) / OCT_AMX_PAIR * OCT_AMX_PAIR;
+    p->end = (kc + OCT_BF16_PAIR - 1) / OCT_BF16_PAIR * OCT_BF16_PAIR;
     p->bits_end = 0;
-    if (oct_amx_has_bits(b->dtype) && b->layout == OCT_K_CONTIGUOUS && n_rows == OCT_AMX_ROWS) {
-        p->bits = oct_amx_bits_make(b->dtype);
-        p->bits_end = kc / OCT_AMX_PAIR * OCT_AMX_PAIR;
+    if (oct_bf16_has_bits(b->dtype) && b->layout == OCT_K_CONTIGUOUS && n_rows == OCT_BF16_ROWS) {
+        p->bits = oct_bf16_bits_make(b->dtype);
+        p->bits_end = kc / OCT_BF16_PAIR * OCT_BF16_PAIR;
     }
     p->panel = panel;
 }
 
-__attribute__((noinline)) void oct_amx_pack_half(oct_amx_packer *p, int half) {
+__attribute__((noinline)) void oct_bf16_pack_half(oct_bf16_packer *p, int half) {
     const oct_operand *x = &p->head.operand;
-    const int64_t in_pair = p->at & (OCT_AMX_PAIR - 1), pair = p->at - in_pair;
+    const int64_t in_pair = p->at & (OCT_BF16_PAIR - 1), pair = p->at - in_pair;
     const oct_biased_decoder t = oct_biased_decoder_make(&p->table);
     char *tile =
-        (char *)p->panel + OCT_AMX_HEAD_BYTES + (p->at / BLOCK * 2 + half) * OCT_AMX_TILE_BYTES;
+        (char *)p->panel + OCT_BF16_HEAD_BYTES + (p->at / BLOCK * 2 + half) * OCT_BF16_TILE_BYTES;
     int64_t n, row = rows_of_half(&p->head, half, &n), ld = x->ld;
     const uint8_t *codes = (const uint8_t *)x->data + row * ld + p->head.k + p->at;
-    if (x->layout != OCT_K_CONTIGUOUS || n < 16 || p->kc - pair < OCT_AMX_PAIR) {
+    if (x->layout != OCT_K_CONTIGUOUS || n < 16 || p->kc - pair < OCT_BF16_PAIR) {
         if (in_pair == 0)
-            oct_amx_copy_codes(x, row, n, p->head.k + pair, p->kc - pair, p->copy[half]);
+            oct_bf16_copy_codes(x, row, n, p->head.k + pair, p->kc - pair, p->copy[half]);
         codes = p->copy[half] + in_pair;
-        ld = OCT_AMX_PAIR;
+        ld = OCT_BF16_PAIR;
     }
     const __m512i drop = _mm512_load_si512(p->exponents[half].drop[p->at / BLOCK]);
     oct_codes_seen seen = {p->uppers[half], p->nan_codes[half]};
     pack_piece(&t, codes, ld, drop, tile, &seen);
-    pack_piece(&t, codes + PIECE, ld, drop, tile + OCT_AMX_TILE_BYTES / 2, &seen);
+    pack_piece(&t, codes + PIECE, ld, drop, tile + OCT_BF16_TILE_BYTES / 2, &seen);
     p->uppers[half] = seen.uppers;
     p->nan_codes[half] = seen.nan_codes;
 }
 
-void oct_amx_pack_block(oct_amx_packer *p) {
-    const oct_amx_bits t = p->bits;
+void oct_bf16_pack_block(oct_bf16_packer *p) {
+    const oct_bf16_bits t = p->bits;
     for (int half = 0; half < 2; half++) {
         bool exact = false;
         if (p->at < p->bits_end) {
-            oct_amx_half h;
-            oct_amx_half_begin(p, half, &h);
+            oct_bf16_half h;
+            oct_bf16_half_begin(p, half, &h);
             for (int piece = 0; piece < 2; piece++) {
-                oct_amx_half_pairs(&h, piece);
+                oct_bf16_half_pairs(&h, piece);
 #pragma GCC unroll 4
                 for (int m = 0; m < 4; m++)
-                    oct_amx_half_words(&h, &t, piece, m);
+                    oct_bf16_half_words(&h, &t, piece, m);
             }
-            exact = oct_amx_all_normal(h.least);
+            exact = oct_bf16_all_normal(h.least);
         }
         if (!exact)
-            oct_amx_pack_half(p, half);
+            oct_bf16_pack_half(p, half);
     }
     p->at += BLOCK;
 }
 
-void oct_amx_pack_end(oct_amx_packer *p) {
+void oct_bf16_pack_end(oct_bf16_packer *p) {
     for (int64_t half = 0; half < 2; half++) {
-        const oct_amx_exponents *e = &p->exponents[half];
+        const oct_bf16_exponents *e = &p->exponents[half];
         oct_codes_seen seen = {p->uppers[half], p->nan_codes[half]};
         int64_t n, row = rows_of_half(&p->head, half, &n);
         uint32_t special = e->special;
@@ -334,20 +334,20 @@ void oct_amx_pack_end(oct_amx_packer *p) {
                 rows_with_special_codes(&p->head.operand, row, n, p->head.k, p->kc, e, &seen);
         p->head.special |= special << (16 * half);
     }
-    *(oct_amx_head *)p->panel = p->head;
+    *(oct_bf16_head *)p->panel = p->head;
 }
 
-void oct_amx_pack_b(const oct_gemm_source *from, void *panel) {
+void oct_bf16_pack_b(const oct_gemm_source *from, void *panel) {
     const oct_operand *b = from->operand;
     const int64_t row = from->row, k = from->k;
-    oct_amx_packer p;
-    oct_amx_pack_begin(&p, from, panel);
+    oct_bf16_packer p;
+    oct_bf16_pack_begin(&p, from, panel);
     while (p.at < p.end) {
-        if (p.at % OCT_AMX_PAIR == 0) {
+        if (p.at % OCT_BF16_PAIR == 0) {
             prefetch_next_panel(b, row, k + p.at);
             prefetch_next_panel(b, row + 16, k + p.at);
         }
-        oct_amx_pack_block(&p);
+        oct_bf16_pack_block(&p);
     }
-    oct_amx_pack_end(&p);
+    oct_bf16_pack_end(&p);
 }

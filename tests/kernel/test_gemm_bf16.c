@@ -1,0 +1,132 @@
+/* The arithmetic of vdpbf16ps products (docs/numerics.md) by a scalar twin: it meets the error
+ * bound, which any CPU can show, and kernels have its bits where the CPU has the instruction. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "gemm_cases.h"
+
+enum { PIECE = 512, STEP = 2048 };
+
+/* The instruction: the odd product first, each fused with the sum; subnormals are zeros. */
+static float flush(float x) {
+    return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x;
+}
+
+static float add_pair(float sum, const float *a, const float *b, bool has_odd) {
+    if (has_odd)
+        sum = flush(fmaf(flush(a[1]), flush(b[1]), sum));
+    return flush(fmaf(flush(a[0]), flush(b[0]), sum));
+}
+
+/* Words have values relative to a row's unit; here units are 1. */
+static float twin(const float *a, const float *b, int64_t K) {
+    float total = 0;
+    for (int64_t first = 0; first < K; first += STEP) {
+        const int64_t end = oct_min_i64(first + STEP, K);
+        float step = 0;
+        for (int64_t piece = first; piece < end; piece += PIECE) {
+            const int64_t piece_end = oct_min_i64(piece + PIECE, end);
+            float sum = 0;
+            for (int64_t k = piece; k < piece_end; k += 2)
+                sum = add_pair(sum, a + k, b + k, k + 1 < piece_end);
+            step = step + sum;
+        }
+        total = first == 0 ? step : total + step;
+    }
+    return total;
+}
+
+/* Operands with a scale of 1, in any format and layout. */
+static void for_each_case(void (*check)(test_problem *t, int64_t i)) {
+    static const operand_spec kinds[] = {{OCT_HIF8, OCT_K_CONTIGUOUS, OCT_SCALING_TENSOR, 0},
+                                         {OCT_E4M3, OCT_K_STRIDED, OCT_SCALING_TENSOR, 0},
+                                         {OCT_E5M2, OCT_K_CONTIGUOUS, OCT_SCALING_TENSOR, 0},
+                                         {OCT_E4M3, OCT_K_CONTIGUOUS, OCT_SCALING_TENSOR, 0}};
+    static const int64_t lengths[] = {1, 2, 31, 64, 65, 511, 512, 513, 1100, 2048, 2049, 4700};
+    for (int64_t i = 0; i < 48; i++) {
+        problem_spec s = {.M = i % 2 ? 9 + i : 33 + i % 11,
+                          .N = 1 + i * 7 % 70,
+                          .K = lengths[i % 12],
+                          .a = kinds[i % 4],
+                          .b = kinds[i / 12],
+                          .fill = ORDINARY,
+                          .c_dtype = OCT_F32,
+                          .stream = 990000 + (uint64_t)i * 100};
+        test_problem t = make_problem(&s);
+        *(float *)(void *)t.a.scales.data = *(float *)(void *)t.b.scales.data = 1;
+        for (int64_t r = 0; r < s.M; r++)
+            for (int64_t k = 0; k < s.K; k++)
+                t.a.decoded[r * s.K + k] = decode(&t.a.operand, r, k);
+        for (int64_t r = 0; r < s.N; r++)
+            for (int64_t k = 0; k < s.K; k++)
+                t.b.decoded[r * s.K + k] = decode(&t.b.operand, r, k);
+        check(&t, i);
+        free_problem(&t);
+    }
+}
+
+static float twin_at(const test_problem *t, int64_t i, int64_t j) {
+    const int64_t K = t->problem.K;
+    return twin(t->a.decoded + i * K, t->b.decoded + j * K, K);
+}
+
+static void check_twin(test_problem *t, int64_t i) {
+    const oct_gemm_problem *p = &t->problem;
+    (void)i;
+    for (int64_t r = 0; r < p->M; r++)
+        for (int64_t j = 0; j < p->N; j++)
+            ((float *)p->c)[r * p->ld_c + j] = twin_at(t, r, j);
+    const error_sums sums = check_bound(t, "scalar twin of vdpbf16ps");
+    if (p->M * p->N > 64)
+        check_whole(&sums, p->K, "scalar twin of vdpbf16ps");
+}
+
+static void given_any_cpu_the_arithmetic_of_bf16_pairs_meets_the_error_bound(void **state) {
+    (void)state;
+    for_each_case(check_twin);
+}
+
+static void check_kernels(test_problem *t, int64_t i) {
+    const oct_gemm_problem *p = &t->problem;
+    run_problems(&t, 1, OCT_GEMM_FAST);
+    for (int64_t r = 0; r < p->M; r++)
+        for (int64_t j = 0; j < p->N; j++) {
+            const float expected = twin_at(t, r, j), got = ((float *)p->c)[r * p->ld_c + j];
+            assert_that(expected == got,
+                        "case %lld, %lldx%lldx%lld: C(%lld,%lld): expected %a, got %a",
+                        (long long)i, (long long)p->M, (long long)p->N, (long long)p->K,
+                        (long long)r, (long long)j, (double)expected, (double)got);
+        }
+}
+
+static void given_avx512_bf16_kernels_have_the_bits_of_their_scalar_twin(void **state) {
+    (void)state;
+    kernel_set sets[MAX_KERNEL_SETS];
+    const size_t n_sets = product_sets(sets);
+    const oct_kernels before = *oct_kernels_current();
+    for (size_t k = 0; k < n_sets; k++) {
+        if (strcmp(sets[k].kernels.name, "avx512+bf16") != 0)
+            continue;
+        oct_kernels_use(sets[k].kernels);
+        for_each_case(check_kernels);
+    }
+    oct_kernels_use(before);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(given_any_cpu_the_arithmetic_of_bf16_pairs_meets_the_error_bound),
+        cmocka_unit_test(given_avx512_bf16_kernels_have_the_bits_of_their_scalar_twin),
+    };
+    report_skipped_sets();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

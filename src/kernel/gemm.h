@@ -9,10 +9,11 @@
  *   then acc is rounded to the problem's sum_dtype, acc = C + acc if accumulating (C widened to
  * fp32 first), acc = acc + bias, and one rounding to C's dtype. K = 0 gives acc = 0.
  *
- * `fast` is for two 8-bit operands: integers with a list of residuals where there is AVX512-VNNI,
- * bf16 where there is AVX512-BF16 or AMX, and for few rows of A (8, with AMX 16) codes that are decoded
- * while they are multiplied (gemm/tuning.c, docs/numerics.md). It meets the error bound but not the
- * same bits, and doesn't depend on the number of threads either. */
+ * `fast` is for two 8-bit operands, and two bf16 ones where there is AVX512-BF16 or AMX: integers
+ * with a list of residuals where there is AVX512-VNNI, bf16 where there is AVX512-BF16 or AMX, and
+ * for few rows of A (8, with AMX 16) codes that are decoded while they are multiplied
+ * (gemm/tuning.c, docs/numerics.md). It meets the error bound but not the same bits, and doesn't
+ * depend on the number of threads either. */
 #ifndef OCT_KERNEL_GEMM_H
 #define OCT_KERNEL_GEMM_H
 
@@ -72,7 +73,7 @@ size_t oct_gemm_workspace(const oct_gemm_problem *problems, int64_t n_problems, 
 
 /* Runs all problems, with threads over the tiles of all of them (so grouped products balance). Each
  * C equals, bit for bit, what the problem gives alone. Modes: AUTO takes FAST where this CPU has
- * it and both operands are 8-bit, else EXACT. Called from inside an oct_parallel task it runs
+ * it for both operands, else EXACT; FAST is AUTO. Called from inside an oct_parallel task it runs
  * serially in that task. */
 void oct_gemm(const oct_gemm_problem *problems, int64_t n_problems, oct_gemm_mode mode,
               void *workspace);

@@ -12,11 +12,13 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "base/thread.h"
 #include "gemm_cases.h"
 
 enum { PIECE = 512, STEP = 2048 };
 
-/* The instruction: the odd product first, each fused with the sum; subnormals are zeros. */
+/* The instruction: the odd product first, each fused with the sum; subnormals are zeros everywhere.
+ */
 static float flush(float x) {
     return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x;
 }
@@ -45,7 +47,13 @@ static float twin(const float *a, const float *b, int64_t K) {
     return total;
 }
 
-/* Operands with a scale of 1, in any format and layout. */
+static void decode_all(test_operand *t, int64_t rows, int64_t K) {
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t k = 0; k < K; k++)
+            t->decoded[r * K + k] = decode(&t->operand, r, k);
+}
+
+/* 8-bit operands with a scale of 1, in any format and layout. */
 static void for_each_case(void (*check)(test_problem *t, int64_t i)) {
     static const operand_spec kinds[] = {{OCT_HIF8, OCT_K_CONTIGUOUS, OCT_SCALING_TENSOR, 0},
                                          {OCT_E4M3, OCT_K_STRIDED, OCT_SCALING_TENSOR, 0},
@@ -63,12 +71,32 @@ static void for_each_case(void (*check)(test_problem *t, int64_t i)) {
                           .stream = 990000 + (uint64_t)i * 100};
         test_problem t = make_problem(&s);
         *(float *)(void *)t.a.scales.data = *(float *)(void *)t.b.scales.data = 1;
-        for (int64_t r = 0; r < s.M; r++)
-            for (int64_t k = 0; k < s.K; k++)
-                t.a.decoded[r * s.K + k] = decode(&t.a.operand, r, k);
-        for (int64_t r = 0; r < s.N; r++)
-            for (int64_t k = 0; k < s.K; k++)
-                t.b.decoded[r * s.K + k] = decode(&t.b.operand, r, k);
+        decode_all(&t.a, s.M, s.K);
+        decode_all(&t.b, s.N, s.K);
+        check(&t, i);
+        free_problem(&t);
+    }
+}
+
+/* bf16 operands of every flavour: one has numbers near 1, since nothing is said of overflow within
+ * a sum. */
+static void for_each_bf16_case(void (*check)(test_problem *t, int64_t i)) {
+    static const flavour flavours[] = {GAUSSIAN, TINY, WITH_NANS, ZEROS, WIDE};
+    static const int64_t shapes[][3] = {{1, 1, 1},    {40, 33, 31},  {1, 70, 64},   {33, 65, 33},
+                                        {64, 20, 97}, {70, 40, 513}, {12, 34, 2100}};
+    for (int64_t i = 0; i < 5 * 7 * 4; i++) {
+        problem_spec s = {.M = shapes[i % 7][0],
+                          .N = shapes[i % 7][1],
+                          .K = shapes[i % 7][2],
+                          .a = specs[i & 1 ? 1 : 3],
+                          .b = specs[i & 2 ? 1 : 3],
+                          .c_dtype = OCT_F32,
+                          .where = (placement)(i % N_PLACEMENTS),
+                          .stream = 995000 + (uint64_t)i * 100};
+        test_problem t = make_problem(&s);
+        hostile_fill(t.a.data.data, OCT_BF16, (int64_t)t.a.data.n_bytes / 2, flavours[i / 7 % 5],
+                     s.stream + 50);
+        decode_all(&t.a, s.M, s.K);
         check(&t, i);
         free_problem(&t);
     }
@@ -101,7 +129,7 @@ static void check_kernels(test_problem *t, int64_t i) {
     for (int64_t r = 0; r < p->M; r++)
         for (int64_t j = 0; j < p->N; j++) {
             const float expected = twin_at(t, r, j), got = ((float *)p->c)[r * p->ld_c + j];
-            assert_that(expected == got,
+            assert_that(expected == got || (isnan(expected) && isnan(got)),
                         "case %lld, %lldx%lldx%lld: C(%lld,%lld): expected %a, got %a",
                         (long long)i, (long long)p->M, (long long)p->N, (long long)p->K,
                         (long long)r, (long long)j, (double)expected, (double)got);
@@ -118,13 +146,93 @@ static void given_avx512_bf16_kernels_have_the_bits_of_their_scalar_twin(void **
             continue;
         oct_kernels_use(sets[k].kernels);
         for_each_case(check_kernels);
+        for_each_bf16_case(check_kernels);
     }
     oct_kernels_use(before);
+}
+
+/* What is subnormal, and products and sums that would be, may be zeros: an element's error bound
+ * grows by as much. */
+static void check_bf16_bound(test_problem *t, int64_t i) {
+    const oct_gemm_problem *p = &t->problem;
+    run_problems(&t, 1, OCT_GEMM_FAST);
+    for (int64_t r = 0; r < p->M; r++)
+        for (int64_t j = 0; j < p->N; j++) {
+            const float got = ((float *)p->c)[r * p->ld_c + j];
+            double sum = 0, size = 0, flushed = 0;
+            for (int64_t k = 0; k < p->K; k++) {
+                const double a = (double)t->a.decoded[r * p->K + k];
+                const double b = (double)t->b.decoded[j * p->K + k];
+                sum += a * b;
+                size += fabs(a * b);
+                flushed += 0x1p-125 + (fabs(a) < 0x1p-126 || fabs(b) < 0x1p-126 ? fabs(a * b) : 0);
+            }
+            if (!isfinite(size)) {
+                assert_that(!isfinite(got), "case %lld: C(%lld,%lld): NaN or Inf expected, got %a",
+                            (long long)i, (long long)r, (long long)j, (double)got);
+                continue;
+            }
+            const double bound = 4 * (double)p->K * 0x1p-24 * size + flushed;
+            assert_that(size > 0x1p120 || fabs((double)got - sum) <= bound,
+                        "case %lld, %lldx%lldx%lld: C(%lld,%lld): expected %a within %a, got %a",
+                        (long long)i, (long long)p->M, (long long)p->N, (long long)p->K,
+                        (long long)r, (long long)j, sum, bound, (double)got);
+        }
+    assert_true(guarded_intact(&t->c));
+}
+
+static void check_bf16_of_set(const char *set) {
+    (void)set;
+    for_each_bf16_case(check_bf16_bound);
+}
+
+static void given_bf16_operands_every_fast_set_meets_the_error_bound(void **state) {
+    (void)state;
+    for_each_fast_set(check_bf16_of_set);
+}
+
+/* The bits of bf16 products are an element's own too: not those of neighbours, threads, tiles. */
+static void check_bf16_is_stable(const char *set) {
+    const int threads_before = oct_threads();
+    problem_spec s = {.M = 330,
+                      .N = 290,
+                      .K = 1100,
+                      .a = specs[1],
+                      .b = specs[3],
+                      .c_dtype = OCT_F32,
+                      .stream = 998000};
+    test_problem t = make_problem(&s);
+    oct_threads_set(1);
+    for (int64_t m = 0; m < 330; m += 32) {
+        oct_gemm_problem q = t.problem;
+        q.M = oct_min_i64(32, 330 - m);
+        q.a.data = (const uint16_t *)q.a.data + m * q.a.ld;
+        q.c = (float *)q.c + m * q.ld_c;
+        void *workspace = oct_malloc(oct_gemm_workspace(&q, 1, OCT_GEMM_AUTO));
+        assert_non_null(workspace);
+        oct_gemm(&q, 1, OCT_GEMM_AUTO, workspace);
+        oct_free(workspace);
+    }
+    memcpy(t.c_expected, t.c.data, t.c.n_bytes);
+    for (int threads = 1; threads <= 3; threads++) {
+        oct_threads_set(threads);
+        run_problems(&(test_problem *){&t}, 1, OCT_GEMM_AUTO);
+        check_exact(&t, set, threads);
+    }
+    oct_threads_set(threads_before);
+    free_problem(&t);
+}
+
+static void given_bf16_operands_threads_and_tiles_change_no_bit(void **state) {
+    (void)state;
+    for_each_fast_set(check_bf16_is_stable);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(given_any_cpu_the_arithmetic_of_bf16_pairs_meets_the_error_bound),
+        cmocka_unit_test(given_bf16_operands_every_fast_set_meets_the_error_bound),
+        cmocka_unit_test(given_bf16_operands_threads_and_tiles_change_no_bit),
         cmocka_unit_test(given_avx512_bf16_kernels_have_the_bits_of_their_scalar_twin),
     };
     report_skipped_sets();

@@ -193,7 +193,7 @@ static void make_two_sizes(uint64_t i, oct_gemm_problem *large, oct_gemm_problem
                                                                         : 90000),
                                 .c_dtype = bits & 1 ? OCT_F32 : OCT_BF16,
                                 .accumulate = bits & 2 ? OCT_OVERWRITE : OCT_ADD_TO_OUTPUT};
-    large->a.dtype = large->b.dtype = bits & 8 ? OCT_F32 : OCT_E4M3;
+    large->a.dtype = large->b.dtype = bits & 8 ? bits & 128 ? OCT_BF16 : OCT_F32 : OCT_E4M3;
     *small = *large;
     small->M = draw(800004, i) % (large->M + 1);
     small->N = draw(800005, i) % (large->N + 1);
@@ -251,6 +251,8 @@ static void given_few_rows_the_level_says_whose_kernels_they_take(void **state) 
         assert_ptr_equal(chosen(level, rows_by(1, OCT_F32, OCT_E4M3)), exact);
         assert_ptr_equal(chosen(level, rows_by(1, OCT_E4M3, OCT_BF16)), exact);
         assert_ptr_equal(chosen(level, strided), many);
+        assert_true((chosen(level, rows_by(1, OCT_BF16, OCT_BF16)) != exact) ==
+                    (amx || sets[s].kernels.features.avx512_bf16));
         assert_true((many != exact) == oct_gemm_has_fast(level));
         if (!oct_gemm_has_fast(level))
             continue;

@@ -80,10 +80,10 @@ TUNING(vnni, "avx512+vnni");
 
 /* As many bytes in a block as AMX's, with steps four times as long. */
 #ifdef OCT_HAVE_AVX512_BF16
-static const oct_gemm_blocks bf16_blocks = {.a_panels = 3, .b_panels = 4, .streamed_steps = 1};
+static const oct_gemm_blocks bf16_blocks = {.a_panels = 12, .b_panels = 4, .streamed_steps = 1};
 static const oct_gemm_choice bf16_choices[] = {
     {&oct_gemm_kernels_few_rows_avx512, &few_rows_avx512_blocks, .is_fast = true, .few_rows = 8},
-    {&oct_gemm_kernels_bf16, &bf16_blocks, .is_fast = true},
+    {&oct_gemm_kernels_bf16, &bf16_blocks, .is_fast = true, .takes_bf16 = true},
     {&oct_gemm_kernels_avx512, &avx512_blocks},
 };
 TUNING(bf16, "avx512+bf16");
@@ -102,7 +102,7 @@ static const oct_gemm_choice amx_choices[] = {
     {&oct_gemm_kernels_few_rows_avx512, &few_rows_avx512_blocks, .is_fast = true, .few_rows = 2,
      .b_formats = OCT_GEMM_FORMAT(OCT_E4M3)},
     {&oct_gemm_kernels_few_rows_amx, &few_rows_amx_blocks, .is_fast = true, .few_rows = 16},
-    {&oct_gemm_kernels_amx, &amx_blocks, .is_fast = true},
+    {&oct_gemm_kernels_amx, &amx_blocks, .is_fast = true, .takes_bf16 = true},
     {&oct_gemm_kernels_avx512, &avx512_blocks},
 };
 TUNING(amx, "avx512+amx");
@@ -114,8 +114,14 @@ static bool is_8bit(const oct_operand *x) {
     return x->dtype == OCT_E4M3 || x->dtype == OCT_E5M2 || x->dtype == OCT_HIF8;
 }
 
+static bool takes(const oct_gemm_choice *c, const oct_operand *a, const oct_operand *b) {
+    if (c->takes_bf16 && a->dtype == OCT_BF16 && b->dtype == OCT_BF16)
+        return true;
+    return is_8bit(a) && is_8bit(b);
+}
+
 static bool fits(const oct_gemm_choice *c, const oct_gemm_problem *p, oct_gemm_mode mode) {
-    if (c->is_fast && (mode == OCT_GEMM_EXACT || !is_8bit(&p->a) || !is_8bit(&p->b)))
+    if (c->is_fast && (mode == OCT_GEMM_EXACT || !takes(c, &p->a, &p->b)))
         return false;
     if (c->few_rows > 0 && (p->M > c->few_rows || p->b.layout != OCT_K_CONTIGUOUS))
         return false;

@@ -30,7 +30,8 @@ typedef struct oct_gemm_blocks {
 typedef struct oct_gemm_choice {
     const oct_gemm_kernels *kernels;
     const oct_gemm_blocks *blocks;
-    bool is_fast;       /* only 8-bit operands, in another mode than `exact` */
+    bool is_fast;       /* only two 8-bit operands, in another mode than `exact` */
+    bool takes_bf16;    /* two bf16 ones besides */
     int64_t few_rows;   /* only so many rows of A, and K contiguous in B; 0: any, and either */
     unsigned b_formats; /* only B of these: a sum of OCT_GEMM_FORMAT; 0: any */
 } oct_gemm_choice;

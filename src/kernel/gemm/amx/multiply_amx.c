@@ -121,9 +121,10 @@ static prefetcher prefetcher_make(const oct_gemm_source *source, int64_t n_steps
     bool contiguous = x->layout == OCT_K_CONTIGUOUS;
     int64_t p = contiguous ? source->row : source->k, q = contiguous ? source->k : source->row;
     int64_t n_rows = contiguous ? source->n_rows : source->kc;
-    int64_t n_lines = ((contiguous ? source->kc : source->n_rows) + 63) / 64;
-    return (prefetcher){.row = (const char *)x->data + p * x->ld + q,
-                        .ld = x->ld,
+    const int64_t size = (int64_t)oct_dtype_bytes(x->dtype);
+    int64_t n_lines = ((contiguous ? source->kc : source->n_rows) * size + 63) / 64;
+    return (prefetcher){.row = (const char *)x->data + (p * x->ld + q) * size,
+                        .ld = x->ld * size,
                         .n_lines = n_lines,
                         .n_all = n_lines * n_rows,
                         .n_steps = n_steps};

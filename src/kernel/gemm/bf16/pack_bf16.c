@@ -1,5 +1,5 @@
-/* Packing of bf16 panels: codes to bf16 words by two byte look-ups, MX scales into their
- * exponents.
+/* Packing of bf16 panels: codes to bf16 words by two byte look-ups, MX scales into their exponents;
+ * bf16 operands as they are.
  *
  * Invariant: packing is exact but in special rows, which the head names and whose words nobody
  * uses. */
@@ -173,6 +173,63 @@ OCT_INLINE void prefetch_next_panel(const oct_operand *x, int64_t row, int64_t k
         _mm_prefetch((const char *)(codes + (uintptr_t)(r * x->ld)), _MM_HINT_T0);
 }
 
+/* --- bf16 operands --- */
+
+/* A tile of sixteen rows (those of `lanes`) by 32 of k, zeros beyond n_k: by rows, as A has them,
+ * or by pairs of k, as B has them. */
+OCT_INLINE void pack_words(const oct_operand *x, int64_t row, __mmask16 lanes, int64_t k,
+                           int64_t n_k, bool by_rows, char *tile) {
+    const bool contiguous = x->layout == OCT_K_CONTIGUOUS;
+    const uint16_t *words =
+        (const uint16_t *)x->data + (contiguous ? row * x->ld + k : k * x->ld + row);
+    __m512i v[16];
+    if (contiguous) {
+        const __mmask32 valid = (__mmask32)oct_bytes_below(n_k);
+#pragma GCC unroll 16
+        for (int r = 0; r < 16; r++) { /* without a branch: rows that aren't used read the first */
+            const int64_t used = -(int64_t)(lanes >> r & 1);
+            const uint16_t *from = words + (r * x->ld & used);
+            v[r] = _mm512_maskz_loadu_epi16(valid & (__mmask32)used, from);
+            _mm_prefetch((const char *)from + 512, _MM_HINT_T0); /* too many streams for hardware */
+        }
+    } else {
+        for (int p = 0; p < 16; p++) {
+            const bool has_even = 2 * p < n_k, has_odd = 2 * p + 1 < n_k;
+            __m256i even = _mm256_maskz_loadu_epi16(has_even ? lanes : 0,
+                                                    words + (has_even ? 2 * p * x->ld : 0));
+            __m256i odd = _mm256_maskz_loadu_epi16(has_odd ? lanes : 0,
+                                                   words + (has_odd ? (2 * p + 1) * x->ld : 0));
+            v[p] = _mm512_or_si512(_mm512_cvtepu16_epi32(even),
+                                   _mm512_slli_epi32(_mm512_cvtepu16_epi32(odd), 16));
+        }
+    }
+    if (contiguous != by_rows)
+        oct_transpose_16x16(v);
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i++)
+        _mm512_store_si512(tile + 64 * i, v[i]);
+}
+
+static void set_units_to_one(oct_bf16_head *head) {
+    _mm512_store_ps(head->unit, _mm512_set1_ps(1));
+    _mm512_store_ps(head->unit + 16, _mm512_set1_ps(1));
+}
+
+static void pack_a_words(const oct_gemm_source *from, oct_bf16_head *head) {
+    char *tiles = (char *)head + OCT_BF16_HEAD_BYTES;
+    write_head(from->operand, from->row, from->n_rows, from->k, head);
+    set_units_to_one(head);
+    for (int64_t i = 0; i < from->kc; i += BLOCK)
+        for (int64_t half = 0; half < 2; half++) {
+            const __mmask16 lanes = oct_lanes_below(from->n_rows - 16 * half);
+            pack_words(from->operand, lanes ? from->row + 16 * half : from->row, lanes, from->k + i,
+                       from->kc - i, true, tiles + (i / BLOCK * 2 + half) * OCT_BF16_TILE_BYTES);
+        }
+    if ((from->kc + BLOCK - 1) / BLOCK % 2) /* an even number of blocks */
+        memset(tiles + (from->kc + BLOCK - 1) / BLOCK * 2 * OCT_BF16_TILE_BYTES, 0,
+               2 * OCT_BF16_TILE_BYTES);
+}
+
 /* --- A --- */
 
 /* Sixteen rows by 64 of k. */
@@ -195,6 +252,10 @@ void oct_bf16_pack_a(const oct_gemm_source *source, void *panel) {
     const oct_operand *a = source->operand;
     const int64_t row = source->row, n_rows = source->n_rows, k = source->k, kc = source->kc;
     oct_bf16_head *head = panel;
+    if (a->dtype == OCT_BF16) {
+        pack_a_words(source, head);
+        return;
+    }
     alignas(64) uint8_t copy[16 * OCT_BF16_PAIR];
     oct_bf16_exponents e;
     const oct_bf16_table words = oct_biased_table_make(a->dtype);
@@ -263,21 +324,34 @@ void oct_bf16_pack_begin(oct_bf16_packer *p, const oct_gemm_source *from, void *
     const oct_operand *b = from->operand;
     const int64_t row = from->row, n_rows = from->n_rows, k = from->k, kc = from->kc;
     write_head(b, row, n_rows, k, &p->head);
+    p->kc = kc;
+    p->at = 0;
+    p->end = (kc + OCT_BF16_PAIR - 1) / OCT_BF16_PAIR * OCT_BF16_PAIR;
+    p->bits_end = 0;
+    p->panel = panel;
+    if (b->dtype == OCT_BF16) {
+        set_units_to_one(&p->head);
+        return;
+    }
     for (int64_t half = 0; half < 2; half++) {
         int64_t n, first = rows_of_half(&p->head, half, &n);
         find_exponents(b, first, n, k, kc, p->head.unit + 16 * half, &p->exponents[half]);
         p->uppers[half] = p->nan_codes[half] = _mm512_setzero_si512();
     }
     p->table = oct_biased_table_make(b->dtype);
-    p->kc = kc;
-    p->at = 0;
-    p->end = (kc + OCT_BF16_PAIR - 1) / OCT_BF16_PAIR * OCT_BF16_PAIR;
-    p->bits_end = 0;
     if (oct_bf16_has_bits(b->dtype) && b->layout == OCT_K_CONTIGUOUS && n_rows == OCT_BF16_ROWS) {
         p->bits = oct_bf16_bits_make(b->dtype);
         p->bits_end = kc / OCT_BF16_PAIR * OCT_BF16_PAIR;
     }
-    p->panel = panel;
+}
+
+static void pack_b_words(const oct_bf16_packer *p) {
+    char *tiles = (char *)p->panel + OCT_BF16_HEAD_BYTES + p->at / BLOCK * 2 * OCT_BF16_TILE_BYTES;
+    for (int64_t half = 0; half < 2; half++) {
+        int64_t n, row = rows_of_half(&p->head, half, &n);
+        pack_words(&p->head.operand, row, oct_lanes_below(n), p->head.k + p->at, p->kc - p->at,
+                   false, tiles + half * OCT_BF16_TILE_BYTES);
+    }
 }
 
 __attribute__((noinline)) void oct_bf16_pack_half(oct_bf16_packer *p, int half) {
@@ -304,7 +378,9 @@ __attribute__((noinline)) void oct_bf16_pack_half(oct_bf16_packer *p, int half) 
 
 void oct_bf16_pack_block(oct_bf16_packer *p) {
     const oct_bf16_bits t = p->bits;
-    for (int half = 0; half < 2; half++) {
+    if (p->head.operand.dtype == OCT_BF16)
+        pack_b_words(p);
+    for (int half = 0; half < 2 && p->head.operand.dtype != OCT_BF16; half++) {
         bool exact = false;
         if (p->at < p->bits_end) {
             oct_bf16_half h;
@@ -324,7 +400,7 @@ void oct_bf16_pack_block(oct_bf16_packer *p) {
 }
 
 void oct_bf16_pack_end(oct_bf16_packer *p) {
-    for (int64_t half = 0; half < 2; half++) {
+    for (int64_t half = 0; half < 2 && p->head.operand.dtype != OCT_BF16; half++) {
         const oct_bf16_exponents *e = &p->exponents[half];
         oct_codes_seen seen = {p->uppers[half], p->nan_codes[half]};
         int64_t n, row = rows_of_half(&p->head, half, &n);
@@ -343,7 +419,7 @@ void oct_bf16_pack_b(const oct_gemm_source *from, void *panel) {
     oct_bf16_packer p;
     oct_bf16_pack_begin(&p, from, panel);
     while (p.at < p.end) {
-        if (p.at % OCT_BF16_PAIR == 0) {
+        if (p.at % OCT_BF16_PAIR == 0 && b->dtype != OCT_BF16) {
             prefetch_next_panel(b, row, k + p.at);
             prefetch_next_panel(b, row + 16, k + p.at);
         }

@@ -53,6 +53,18 @@ bool bench_has_openblas(void);
 void bench_run_onednn(void *sgemm);
 void bench_run_openblas(void *sgemm);
 
+/* oneDNN's product of bf16 operands into fp32, its `matmul`, from the library that is open. */
+void bench_onednn_bf16_load(void *library);
+bool bench_has_onednn_bf16(void);
+typedef struct bench_bf16 bench_bf16;
+/* The operands of an sgemm rounded to bf16, kept until they're freed; C is the sgemm's. NULL: not
+ * there, or no memory. */
+bench_bf16 *bench_onednn_bf16_make(const bench_sgemm *s);
+void bench_onednn_bf16_free(bench_bf16 *x);
+void bench_run_onednn_bf16(void *x);
+/* n numbers rounded to bf16; NULL: no memory. */
+uint16_t *bench_to_bf16(const float *x, int64_t n);
+
 /* --- data --- */
 
 typedef enum bench_data {

@@ -37,6 +37,7 @@ bool bench_peers_load(int threads) {
     if (library) {
         set_threads *set = NULL;
         find(library, "dnnl_sgemm", &onednn);
+        bench_onednn_bf16_load(library);
         find(library, "omp_set_num_threads", &set); /* of the OpenMP that oneDNN brought along */
         if (set)
             set(threads);

@@ -22,7 +22,9 @@ typedef struct product {
     float *c;
     bench_sgemm sgemm; /* the same for a library, in the orientation training has */
     float *a_stored, *b_stored;
-    oct_gemm_problem mx, fp32;
+    oct_gemm_problem mx, fp32, bf16;
+    uint16_t *a_words, *b_words; /* of bf16 */
+    bench_bf16 *onednn_bf16;
     void *workspace;
 } product;
 
@@ -85,7 +87,23 @@ static void product_free(product *p) {
     oct_free(p->a_stored);
     oct_free(p->b_stored);
     oct_free(p->c);
+    oct_free(p->a_words);
+    oct_free(p->b_words);
+    bench_onednn_bf16_free(p->onednn_bf16);
     oct_free(p->workspace);
+}
+
+/* The product of what x is rounded to in bf16; false: no memory. */
+static bool product_make_bf16(product *p) {
+    p->a_words = bench_to_bf16(p->a.x, p->a.rows * p->a.K);
+    p->b_words = bench_to_bf16(p->b.x, p->b.rows * p->b.K);
+    if (!p->a_words || !p->b_words)
+        return false;
+    p->bf16 = p->fp32;
+    p->bf16.a = (oct_operand){.dtype = OCT_BF16, .data = p->a_words, .ld = p->a.K};
+    p->bf16.b = (oct_operand){.dtype = OCT_BF16, .data = p->b_words, .ld = p->b.K};
+    p->onednn_bf16 = bench_onednn_bf16_make(&p->sgemm);
+    return true;
 }
 
 static bool product_make(product *p, int64_t M, int64_t N, int64_t K, pass which, bench_data kind) {
@@ -118,6 +136,10 @@ static bool product_make(product *p, int64_t M, int64_t N, int64_t K, pass which
     p->mx.b = mx_operand(&p->b);
     size_t n = oct_gemm_workspace(&p->fp32, 1, OCT_GEMM_EXACT);
     size_t auto_n = oct_gemm_workspace(&p->mx, 1, OCT_GEMM_AUTO);
+    n = n > auto_n ? n : auto_n;
+    oct_gemm_problem bf16 = p->fp32;
+    bf16.a.dtype = bf16.b.dtype = OCT_BF16;
+    auto_n = oct_gemm_workspace(&bf16, 1, OCT_GEMM_AUTO);
     p->workspace = oct_malloc(n > auto_n ? n : auto_n);
     return p->workspace != NULL;
 }
@@ -130,6 +152,11 @@ static void run_mx(void *context) {
 static void run_mx_exact(void *context) {
     product *p = context;
     oct_gemm(&p->mx, 1, OCT_GEMM_EXACT, p->workspace);
+}
+
+static void run_bf16(void *context) {
+    product *p = context;
+    oct_gemm(&p->bf16, 1, OCT_GEMM_AUTO, p->workspace);
 }
 
 static void run_fp32(void *context) {
@@ -151,7 +178,7 @@ static oct_status measure_product(int64_t M, int64_t N, int64_t K, pass which, b
     static const char *const passes[] = {"forward", "dgrad", "wgrad"};
     product p;
     oct_status status = OCT_NO_MEMORY;
-    if (!product_make(&p, M, N, K, which, kind)) {
+    if (!product_make(&p, M, N, K, which, kind) || !product_make_bf16(&p)) {
         oct_fail(err, OCT_NO_MEMORY, "bench: no memory for a product of %lld x %lld x %lld",
                  (long long)M, (long long)N, (long long)K);
         goto cleanup;
@@ -162,15 +189,19 @@ static oct_status measure_product(int64_t M, int64_t N, int64_t K, pass which, b
         {"mx", run_mx, &p, 0, 0},
         {"mx_exact", run_mx_exact, &p, 0, 0},
         {"fp32", run_fp32, &p, 0, 0},
+        {"bf16", run_bf16, &p, 0, 0},
+        {"onednn_bf16", p.onednn_bf16 ? bench_run_onednn_bf16 : NULL, p.onednn_bf16, 0, 0},
     };
-    bench_measure(c, 5, 1.0);
+    enum { N_CANDIDATES = sizeof c / sizeof c[0] };
+    bench_measure(c, N_CANDIDATES, 1.0);
     double peer = best_peer(c, 2);
-    bench_add_row(rows, json_pack("{s:s,s:s,s:s,s:I,s:I,s:I,s:o,s:f,s:f,s:f}", "what", label,
-                                  "pass", passes[which], "data", bench_data_name(kind), "M",
-                                  (json_int_t)M, "N", (json_int_t)N, "K", (json_int_t)K, "rates",
-                                  bench_rates(c, 5, 2.0 * (double)M * (double)N * (double)K),
-                                  "mx_ratio", peer / c[2].seconds, "mx_exact_ratio",
-                                  peer / c[3].seconds, "fp32_ratio", peer / c[4].seconds));
+    bench_add_row(rows,
+                  json_pack("{s:s,s:s,s:s,s:I,s:I,s:I,s:o,s:f,s:f,s:f}", "what", label, "pass",
+                            passes[which], "data", bench_data_name(kind), "M", (json_int_t)M, "N",
+                            (json_int_t)N, "K", (json_int_t)K, "rates",
+                            bench_rates(c, N_CANDIDATES, 2.0 * (double)M * (double)N * (double)K),
+                            "mx_ratio", peer / c[2].seconds, "mx_exact_ratio", peer / c[3].seconds,
+                            "fp32_ratio", peer / c[4].seconds));
     status = OCT_OK;
 cleanup:
     product_free(&p);
@@ -394,6 +425,10 @@ static oct_status measure_errors(bench_data kind, bench_rows *rows, oct_error *e
                 sum += (double)p.a.x[i * K + k] * (double)p.b.x[j * K + k];
             exact[i * N + j] = sum;
         }
+    if (!product_make_bf16(&p)) { /* exact: what the codes decode to is a bf16 number */
+        oct_fail(err, OCT_NO_MEMORY, "bench: no memory for errors");
+        goto cleanup;
+    }
     json_t *row = json_pack("{s:s,s:s,s:i,s:i,s:i}", "what", "error", "data", bench_data_name(kind),
                             "M", M, "N", N, "K", K);
     const bench_candidate c[] = {
@@ -401,8 +436,10 @@ static oct_status measure_errors(bench_data kind, bench_rows *rows, oct_error *e
         {"openblas", bench_has_openblas() ? bench_run_openblas : NULL, &p.sgemm, 0, 0},
         {"mx", run_mx, &p, 0, 0},
         {"mx_exact", run_mx_exact, &p, 0, 0},
+        {"bf16", run_bf16, &p, 0, 0},
+        {"onednn_bf16", p.onednn_bf16 ? bench_run_onednn_bf16 : NULL, p.onednn_bf16, 0, 0},
     };
-    for (int i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
         if (!c[i].run)
             continue;
         c[i].run(c[i].context);

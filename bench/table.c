@@ -51,12 +51,12 @@ static double spread(const json_t *row, const char *name) {
 }
 
 static void print_product(const json_t *row) {
-    printf("%-8s %-16s %-12s %5.0f x %5.0f x %5.0f  onednn %6.1f  openblas %6.1f  mx %7.1f  "
-           "ratio %5.2f  (exact %4.2f, fp32 %4.2f)  spread %.0f %%\n",
+    printf("%-8s %-16s %-12s %5.0f x %5.0f x %5.0f  onednn %6.1f, bf16 %6.1f  openblas %6.1f  "
+           "mx %7.1f  ratio %5.2f  (bf16 %7.1f; exact %4.2f, fp32 %4.2f)  spread %.0f %%\n",
            text(row, "what"), text(row, "pass"), text(row, "data"), number(row, "M"),
-           number(row, "N"), number(row, "K"), rate(row, "onednn"), rate(row, "openblas"),
-           rate(row, "mx"), number(row, "mx_ratio"), number(row, "mx_exact_ratio"),
-           number(row, "fp32_ratio"), 100 * spread(row, "mx"));
+           number(row, "N"), number(row, "K"), rate(row, "onednn"), rate(row, "onednn_bf16"),
+           rate(row, "openblas"), rate(row, "mx"), number(row, "mx_ratio"), rate(row, "bf16"),
+           number(row, "mx_exact_ratio"), number(row, "fp32_ratio"), 100 * spread(row, "mx"));
 }
 
 static void print_grouped(const json_t *row) {
@@ -76,9 +76,11 @@ static void print_quantizer(const json_t *row) {
 }
 
 static void print_error(const json_t *row) {
-    printf("%-10s %-12s K %5.0f  onednn %.2g  openblas %.2g  mx %.2g  mx_exact %.2g\n",
+    printf("%-10s %-12s K %5.0f  onednn %.2g, bf16 %.2g  openblas %.2g  mx %.2g  mx_exact %.2g  "
+           "bf16 %.2g\n",
            text(row, "what"), text(row, "data"), number(row, "K"), number(row, "onednn"),
-           number(row, "openblas"), number(row, "mx"), number(row, "mx_exact"));
+           number(row, "onednn_bf16"), number(row, "openblas"), number(row, "mx"),
+           number(row, "mx_exact"), number(row, "bf16"));
 }
 
 static void print_head(const json_t *result) {
@@ -119,8 +121,7 @@ oct_status bench_run(const bench_options *options, json_t **result, oct_error *e
     const oct_kernels *kernels = oct_kernels_current();
     bench_rows rows = {json_array(), options->print};
     *result = json_pack("{s:s,s:s,s:b,s:b,s:i,s:b,s:b,s:o}", "cpu", oct_cpu_model_name(), "kernels",
-                        kernels->name, "fast",
-                        oct_gemm_supports(OCT_GEMM_FAST), "amx",
+                        kernels->name, "fast", oct_gemm_supports(OCT_GEMM_FAST), "amx",
                         oct_gemm_supports(OCT_GEMM_FAST) && kernels->features.amx_bf16, "threads",
                         options->threads, "onednn", bench_has_onednn(), "openblas",
                         bench_has_openblas(), "rows", rows.array);

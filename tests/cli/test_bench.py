@@ -25,6 +25,15 @@ class Bench(Program):
             self.assertGreater(row["onednn"], 0, row)
             self.assertLess(row["mx"], 4 * row["onednn"], row)
 
+    def test_given_bf16_operands_products_are_as_exact_as_fp32_ones(self):
+        rows = json.loads(self.accepted(["bench", "--only=errors", "--json"]).stdout)["rows"]
+        for row in rows:
+            self.assertLess(row["bf16"], 5e-7, row)
+        if "onednn_bf16" not in rows[0]:
+            self.skipTest("skipped: oneDNN (libdnnl-dev) isn't installed")
+        for row in rows:
+            self.assertTrue(0 < row["onednn_bf16"] < 2e-6, row)
+
     def test_given_an_unknown_measurement_its_neighbour_is_named(self):
         self.refused(["bench", "--only=product"], "did you mean products")
 

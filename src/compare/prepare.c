@@ -109,6 +109,59 @@ static oct_status check_variants(oct_comparison *c, oct_error *err) {
     return status;
 }
 
+/* Whether the refusals of an arm, one a line, speak of the option, "--KEY" or "--KEY=VALUE". */
+static bool is_refused(const char *refusals, const char *option) {
+    const size_t n = strcspn(option, "=");
+    for (const char *at = refusals; (at = strstr(at, "--")); at += 2)
+        if (strncmp(at, option, n) == 0 && at[n] == ':')
+            return true;
+    return false;
+}
+
+static bool is_recipe(const char *option) {
+    static const char key[] = ".recipe_name";
+    const size_t n = strcspn(option, "="), m = strlen(key);
+    return n > m && strncmp(option + n - m, key, m) == 0;
+}
+
+static bool is_refused_by_arm(const oct_comparison *c, int arm, const char *option) {
+    oct_job job = {0};
+    oct_error cause = {0};
+    oct_strbuf refusals = {0};
+    oct_variant_check(c->options.config, c->options.overrides, c->options.n_overrides,
+                      c->arms.items[arm].recipe, &job, &cause);
+    oct_strbuf_printf(&refusals, "%s\n%s", cause.message, job.others ? job.others : "");
+    const bool refused = !refusals.failed && is_refused(refusals.text, option);
+    oct_strbuf_free(&refusals);
+    oct_job_free(&job);
+    return refused;
+}
+
+/* An option may be for one arm alone; one that no arm uses is a mistake. All else that is wrong was
+ * told before. */
+static oct_status check_options(const oct_comparison *c, oct_error *err) {
+    static const char section[] = "--quantize.";
+    for (int k = 0; k < c->options.n_overrides; k++) {
+        const char *option = c->options.overrides[k];
+        int n_refused = 0;
+        if (is_recipe(option))
+            return oct_fail(err, OCT_INVALID,
+                            "command line: %.*s: each run's recipe is one of --recipes; expected "
+                            "it there",
+                            (int)strcspn(option, "="), option);
+        if (strncmp(option, section, strlen(section)) != 0)
+            continue;
+        while (n_refused < c->arms.n && is_refused_by_arm(c, n_refused, option))
+            n_refused++;
+        if (n_refused == c->arms.n)
+            return oct_fail(err, OCT_INVALID,
+                            "command line: %.*s: no recipe of --recipes uses it; expected one that "
+                            "does, or nothing",
+                            (int)strcspn(option, "="), option);
+    }
+    return OCT_OK;
+}
+
 /* The recipes are compared by their validation loss: compare turns validation on, but not over what
  * the command line says. */
 static oct_status check_validation(const oct_job *job, oct_error *err) {
@@ -226,6 +279,8 @@ oct_status oct_comparison_prepare(oct_comparison *c, oct_error *err) {
         status = list_runs(c, err);
     if (status == OCT_OK)
         status = check_variants(c, err);
+    if (status == OCT_OK)
+        status = check_options(c, err);
     if (status == OCT_OK)
         status = check_folders(c, err);
     if (status == OCT_OK)

@@ -385,6 +385,10 @@ static const oct_setting *titan_setting(const oct_loader *l, const char *name) {
     return &l->state->titan[key - oct_schema_titan.keys];
 }
 
+static bool is_in_plan(const oct_key *key) {
+    return strncmp(key->name, PLAN, strlen(PLAN)) == 0;
+}
+
 /* Keys of the TOML form that a YAML job has under other names, in other words. */
 static oct_status refuse_foreign_keys(oct_loader *l) {
     static const struct {
@@ -408,6 +412,43 @@ static oct_status refuse_foreign_keys(oct_loader *l) {
                                   OCT_REFUSED_BY_PLACE);
     }
     return status;
+}
+
+/* The command line takes the keys of both forms. One thing under two names there has two values; in
+ * a plan, which speaks of linears and experts at once, each may still have its own. */
+static oct_status refuse_two_names(oct_loader *l) {
+    oct_status status = OCT_OK;
+    if (l->reading != OCT_JOB_READ_STRICT)
+        return OCT_OK;
+    for (size_t i = 0; i < oct_schema_mindspeed.n && !status; i++) {
+        const oct_key *key = &oct_schema_mindspeed.keys[i];
+        const oct_setting *own = &l->state->mindspeed[i];
+        if (!key->target || is_in_plan(key) || !own->value ||
+            strcmp(own->place, OCT_COMMAND_LINE) != 0 ||
+            !oct_schema_find(&oct_schema_titan, key->target, strlen(key->target)) ||
+            !titan_setting(l, key->target)->value)
+            continue;
+        const char *name = own->name ? own->name : key->name;
+        status = oct_fail(l->builder.err, OCT_INVALID,
+                          "%s: --%s: it is given as --%s too; expected one of them", own->place,
+                          name, key->target);
+        status = oct_loader_refuse(l, status, OCT_REFUSED_BY_PLACE);
+    }
+    return status;
+}
+
+/* No file of this form could hold what the command line says in words of the other. */
+static oct_status refuse_saved_config(oct_loader *l) {
+    static const char key[] = "job.save_config_file";
+    const oct_setting *setting = titan_setting(l, key);
+    if (!setting->value || setting->value->kind == OCT_VALUE_NULL)
+        return OCT_OK;
+    return oct_loader_fail(l, setting->place, key,
+                           "effective values of a YAML job have names of both forms, which no "
+                           "file can hold",
+                           "--job.print_config, or nothing: checkpoints hold the job and its "
+                           "command line",
+                           setting->value);
 }
 
 static bool converts(const oct_loader *l, const char *name) {
@@ -452,10 +493,6 @@ static void take_from_plan(oct_loader *l, oct_job_mx *mx) {
         l->job->quantization_plan.enable_fsdp_low_precision_all_gather;
     mx->fsdp_low_precision_all_gather_mode =
         l->job->quantization_plan.fsdp_low_precision_all_gather_mode;
-}
-
-static bool is_in_plan(const oct_key *key) {
-    return strncmp(key->name, PLAN, strlen(PLAN)) == 0;
 }
 
 /* What the command line says of a plan that it turns off itself would do nothing. (The file's plan
@@ -514,10 +551,10 @@ static oct_status check_chat(oct_loader *l) {
 
 oct_status oct_loader_finish_mindspeed(oct_loader *l) {
     static oct_status (*const parts[])(oct_loader *) = {
-        check_lr_min,      finish_validation,   finish_shards,       finish_recompute,
-        finish_optimizer,  finish_plan,         finish_format,       check_plan,
-        check_block_size,  refuse_foreign_keys, check_declined_plan, check_linear_keys,
-        check_expert_keys, check_chat};
+        check_lr_min,        finish_validation,   finish_shards,     finish_recompute,
+        finish_optimizer,    finish_plan,         finish_format,     check_plan,
+        check_block_size,    refuse_foreign_keys, refuse_two_names,  refuse_saved_config,
+        check_declined_plan, check_linear_keys,   check_expert_keys, check_chat};
     oct_status status = oct_loader_refuse(l, finish_model(l), OCT_REFUSED_MODEL);
     finish_schedule(l);
     finish_batch(l);

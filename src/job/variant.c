@@ -143,8 +143,10 @@ static oct_status load_variant(oct_job_reading reading, const char *path,
     *told = (oct_variant_overrides){0};
     if (recipe && !is_high_precision(recipe))
         status = oct_recipe_parse_beside(recipe, high_precision, N_HIGH_PRECISION, &parsed, err);
+    /* Without its recipe the job isn't yet what it is judged as. */
+    oct_job_reading plain = recipe && reading == OCT_JOB_READ_STRICT ? OCT_JOB_READ_ARM : reading;
     if (status == OCT_OK)
-        status = oct_job_load_as(reading, path, overrides, n_overrides, job, err);
+        status = oct_job_load_as(plain, path, overrides, n_overrides, job, err);
     if (status != OCT_OK)
         return status;
     return recipe ? load_in_recipe(reading, path, overrides, n_overrides, recipe, job, told, err)
@@ -164,6 +166,15 @@ void oct_variant_overrides_free(oct_variant_overrides *told) {
         oct_strbuf_free(&told->own[i]);
     oct_free(told->all);
     *told = (oct_variant_overrides){0};
+}
+
+oct_status oct_variant_check(const char *path, const char *const *overrides, int n_overrides,
+                             const char *recipe, oct_job *job, oct_error *err) {
+    oct_variant_overrides told;
+    oct_status status =
+        load_variant(OCT_JOB_READ_STRICT, path, overrides, n_overrides, recipe, job, &told, err);
+    oct_variant_overrides_free(&told);
+    return status;
 }
 
 oct_status oct_variant_load(const char *path, const char *const *overrides, int n_overrides,

@@ -30,6 +30,10 @@ typedef struct oct_variant_overrides {
 oct_status oct_variant_load_told(const char *path, const char *const *overrides, int n_overrides,
                                  const char *recipe, oct_job *job, oct_variant_overrides *told,
                                  oct_error *err);
+/* The same as oct_variant_load where every option must act: what may be meant for another recipe is
+ * refused too. */
+oct_status oct_variant_check(const char *path, const char *const *overrides, int n_overrides,
+                             const char *recipe, oct_job *job, oct_error *err);
 void oct_variant_overrides_free(oct_variant_overrides *told);
 
 /* The same for the job, command line included, that a checkpoint was saved by. A `recipe` takes the

@@ -3,6 +3,7 @@ import json
 import os
 
 from program import main
+from test_yaml import DENSE, JOB as YAML_JOB
 from training import JOB, Training
 
 RECIPES = ("bf16", "fp32", "mxfp8", "hif8")
@@ -32,7 +33,9 @@ class Compare(Training):
 
     def test_given_a_compare_each_checkpoint_evaluates_to_the_loss_that_was_logged(self):
         # The job has a recipe of its own, which is none of theirs.
-        self.compare("--model.converters=quantize.linear.mx", "--quantize.linear.mx.recipe_name=hif8_15_224")
+        self.write("own.toml", JOB.replace('flavor = "demo"', 'flavor = "demo"\nconverters = ["quantize.linear.mx"]')
+                   + '[quantize.linear.mx]\nrecipe_name = "hif8_15_224"\n')
+        self.compare(job="own.toml")
         self.each_evaluates_to_what_compare_logged()
         self.compare(recipes=("delayed_hif8_pertensor",))  # whose scales come from the steps before
         self.each_evaluates_to_what_compare_logged(("delayed_hif8_pertensor",))
@@ -104,6 +107,25 @@ class Compare(Training):
                       "--checkpoint.initial_load_path=out/compare/mxfp8/checkpoint/step-4"],
                      "checkpoint.initial_load_path", "sets the checkpoints of out/compare/mxfp8/checkpoint aside")
         self.assertEqual(self.checkpoints("mxfp8"), ["aside-1", "step-2", "step-4"])
+
+    def test_given_an_option_that_no_arm_uses_it_is_refused(self):
+        self.write("hf/config.json", json.dumps(DENSE))
+        self.write("hf/tokenizer.json", self.text_of("tokenizer.json"))
+        self.write("job.yaml", YAML_JOB % {"model": "llama", "recipe": "mxfp8", "apply": "['model.layers.{*}']", "ignored": "['*lm_head']"})
+        held = ["--data.val_dataset_param.basic_parameters.dataset=text.txt", "--training.train_iters=2"]
+        section = "--quantize.linear.mx."
+        for job, args in (("job.toml", ["--training.steps=2"]), ("job.yaml", held)):
+            for recipes, option, used in (("bf16,mxfp8", "amax_history_len=8", False), ("bf16,hif8", "scale_mode=floor", False),
+                                          ("bf16,fp32", "gemm=exact", False), ("bf16,mxfp8", "gemm=exact", True),
+                                          ("bf16,hif8,mxfp8", "scale_mode=floor", True),
+                                          ("bf16,delayed_hif8_pertensor", "amax_history_len=8", True)):
+                command = ["compare", job, "--recipes", recipes, section + option, *args]
+                if used:
+                    self.accepted(command)
+                else:
+                    self.refused(command, "command line: " + section + option.partition("=")[0] + ": no recipe of --recipes uses it")
+            for option in (section + "recipe_name=hif8", "--quantize.grouped_mm.mx.recipe_name=hif8"):
+                self.refused(["compare", job, option, *args], option.partition("=")[0])
 
     def test_given_validation_turned_off_compare_says_that_it_needs_it(self):
         for off in ("--validation.no-enable", "--validation.enable=false"):

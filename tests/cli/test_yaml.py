@@ -100,6 +100,28 @@ class Yaml(Training):
                 self.refused(args, "reduce_dtype: gradients would be summed in bf16",
                              "expected fp32; got " + ("none" if reduce == "null" else "bf16"))
 
+    def test_given_one_thing_under_both_forms_names_it_is_refused(self):
+        self.job()
+        for own, other in (("training.lr=1e-3", "optimizer.lr"), ("training.seed=3", "debug.seed"), ("training.train_iters=2", "training.steps"),
+                           ("training.save=a", "job.dump_folder"), ("parallel.fsdp_plan.param_dtype=bf16", "training.mixed_precision_param")):
+            name, _, value = own.partition("=")
+            there = {"bf16": "bfloat16"}.get(value, value)
+            self.refused(["plan", "job.yaml", "--" + own, "--%s=%s" % (other, there)],
+                         "command line: --%s: it is given as --%s too; expected one of them" % (name, other))
+            self.accepted(["plan", "job.yaml", "--" + own])
+            self.accepted(["plan", "job.yaml", "--%s=%s" % (other, there)])
+        # Of a file and the command line the latter counts, whatever the name.
+        out = self.accepted(["train", "job.yaml", "--job.print_config", "--training.mixed_precision_param=float32"]).stdout
+        self.assertIn('training.mixed_precision_param = "float32"  # command line', out)
+        self.refused(["train", "job.yaml", "--job.save_config_file=saved"], "job.save_config_file", "names of both forms", "--job.print_config")
+
+    def test_given_the_two_tables_ways_to_gather_the_one_of_the_command_line_is_blamed(self):
+        self.job(EXPERTS)
+        for section, other in (("linear", "grouped_mm"), ("grouped_mm", "linear")):
+            self.refused(["plan", "job.yaml", "--ranks=2", "--quantize.%s.mx.fsdp_low_precision_all_gather_mode=all" % section],
+                         "command line: --quantize.%s.mx.fsdp_low_precision_all_gather_mode: a layer is gathered as one" % section,
+                         "expected 'on-demand' as in", "got 'all'")
+
     def test_given_the_guides_plan_all_but_head_and_gate_are_converted(self):
         self.job()
         self.assertEqual(len(self.converted()), 14)
@@ -344,9 +366,10 @@ training:
         for config in (DENSE, EXPERTS):
             self.job(config, recipe="hif8_15_224")
             recipes, logged = ("bf16", "fp32", "mxfp8", "hif8"), {}
-            # A recipe for linears alone on the command line would win over the variant's, if it were kept.
-            self.accepted(["compare", "job.yaml", "--recipes", ",".join(recipes), "--validation.steps=2",
-                           "--quantize.linear.mx.recipe_name=hif8_full_range"])
+            command = ["compare", "job.yaml", "--recipes", ",".join(recipes), "--validation.steps=2"]
+            for key in ("quantize.linear.mx", "training.quantization_plan"):  # no arm would use it
+                self.refused(command + ["--%s.recipe_name=hif8_full_range" % key], key + ".recipe_name: each run's recipe is one of --recipes")
+            self.accepted(command)
             for recipe in recipes:
                 with open(self.path("out", "compare", recipe, "metrics.jsonl")) as file:
                     logged[recipe] = json.loads(file.read().splitlines()[-1])["validation_loss"]

@@ -201,16 +201,16 @@ oct_status bench_grouped(const bench_options *options, bench_rows *rows, oct_err
     int64_t sizes[MAX_EXPERTS];
     oct_status status = OCT_OK;
     (void)options;
-    for (int which = FORWARD; which < N_PASSES && status == OCT_OK; which++) {
+    for (int which = FORWARD; which < N_PASSES && !status; which++) {
         for (int64_t e = 0; e < 8; e++)
             sizes[e] = TOKENS / 8;
         status = measure((pass)which, "even", 8, sizes, rows, err);
         zipf_sizes(8, sizes);
-        if (status == OCT_OK)
+        if (!status)
             status = measure((pass)which, "zipf", 8, sizes, rows, err);
         for (int64_t e = 0; e < MAX_EXPERTS; e++)
             sizes[e] = TOKENS / MAX_EXPERTS;
-        if (status == OCT_OK)
+        if (!status)
             status = measure((pass)which, "even", MAX_EXPERTS, sizes, rows, err);
     }
     return status;

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "base/count.h"
 #include "base/thread.h"
 #include "kernel/quantize.h"
 #include "kernel/select.h"
@@ -192,7 +193,7 @@ static oct_status measure_product(int64_t M, int64_t N, int64_t K, pass which, b
         {"bf16", run_bf16, &p, 0, 0},
         {"onednn_bf16", p.onednn_bf16 ? bench_run_onednn_bf16 : NULL, p.onednn_bf16, 0, 0},
     };
-    enum { N_CANDIDATES = sizeof c / sizeof c[0] };
+    enum { N_CANDIDATES = OCT_COUNT(c) };
     bench_measure(c, N_CANDIDATES, 1.0);
     double peer = best_peer(c, 2);
     bench_add_row(rows,
@@ -212,21 +213,21 @@ oct_status bench_products(const bench_options *options, bench_rows *rows, oct_er
     static const int64_t dims[] = {512, 768, 2048, 4096};
     enum { T = 2048 };
     oct_status status = OCT_OK;
-    for (int i = 0; i < (options->large ? 4 : 3) && status == OCT_OK; i++) {
+    for (int i = 0; i < (options->large ? 4 : 3) && !status; i++) {
         int64_t d = dims[i], ffn = 4 * d;
         status = measure_product(T, d, d, FORWARD, BENCH_GAUSSIAN, "product", rows, err);
-        if (status == OCT_OK)
+        if (!status)
             status = measure_product(T, ffn, d, FORWARD, BENCH_GAUSSIAN, "product", rows, err);
-        if (status == OCT_OK)
+        if (!status)
             status = measure_product(T, d, ffn, DGRAD, BENCH_GAUSSIAN, "product", rows, err);
-        if (status == OCT_OK)
+        if (!status)
             status = measure_product(ffn, d, T, WGRAD, BENCH_GAUSSIAN, "product", rows, err);
     }
     static const int64_t cubes[] = {256, 1024};
-    for (int i = 0; i < 2 && status == OCT_OK; i++)
+    for (int i = 0; i < 2 && !status; i++)
         status = measure_product(cubes[i], cubes[i], cubes[i], FORWARD, BENCH_GAUSSIAN, "cube",
                                  rows, err);
-    for (int kind = BENCH_OUTLIERS; kind < BENCH_N_DATA && status == OCT_OK; kind++)
+    for (int kind = BENCH_OUTLIERS; kind < BENCH_N_DATA && !status; kind++)
         status = measure_product(T, 2048, 2048, FORWARD, (bench_data)kind, "product", rows, err);
     return status;
 }
@@ -235,7 +236,7 @@ oct_status bench_skinny(const bench_options *options, bench_rows *rows, oct_erro
     static const int64_t widths[] = {1, 2, 3, 4, 5, 6, 7, 8, 16, 64};
     oct_status status = OCT_OK;
     (void)options;
-    for (int i = 0; i < 10 && status == OCT_OK; i++)
+    for (int i = 0; i < 10 && !status; i++)
         status =
             measure_product(widths[i], 4096, 4096, FORWARD, BENCH_GAUSSIAN, "skinny", rows, err);
     return status;
@@ -439,7 +440,7 @@ static oct_status measure_errors(bench_data kind, bench_rows *rows, oct_error *e
         {"bf16", run_bf16, &p, 0, 0},
         {"onednn_bf16", p.onednn_bf16 ? bench_run_onednn_bf16 : NULL, p.onednn_bf16, 0, 0},
     };
-    for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
+    for (size_t i = 0; i < OCT_COUNT(c); i++) {
         if (!c[i].run)
             continue;
         c[i].run(c[i].context);
@@ -456,7 +457,7 @@ cleanup:
 oct_status bench_errors(const bench_options *options, bench_rows *rows, oct_error *err) {
     oct_status status = OCT_OK;
     (void)options;
-    for (int kind = 0; kind < BENCH_N_DATA && status == OCT_OK; kind++)
+    for (int kind = 0; kind < BENCH_N_DATA && !status; kind++)
         status = measure_errors((bench_data)kind, rows, err);
     return status;
 }

@@ -177,7 +177,7 @@ cleanup:
 oct_status bench_quantizers(const bench_options *options, bench_rows *rows, oct_error *err) {
     oct_status status = OCT_OK;
     (void)options;
-    for (int i = 0; i < 4 && status == OCT_OK; i++)
+    for (int i = 0; i < 4 && !status; i++)
         status = measure_quantizers(i & 2 ? 512 : 4096, i & 2 ? 512 : 8192,
                                     i & 1 ? OCT_BF16 : OCT_F32, rows, err);
     return status;

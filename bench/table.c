@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/count.h"
 #include "base/nearest.h"
 #include "base/thread.h"
 #include "kernel/select.h"
@@ -16,7 +17,7 @@ static const struct {
 } measurements[] = {{"products", bench_products},     {"skinny", bench_skinny},
                     {"linear", bench_linear},         {"grouped", bench_grouped},
                     {"quantizers", bench_quantizers}, {"errors", bench_errors}};
-enum { N_MEASUREMENTS = sizeof measurements / sizeof measurements[0] };
+enum { N_MEASUREMENTS = OCT_COUNT(measurements) };
 
 static oct_status check_choice(const char *only, oct_error *err) {
     const char *names[N_MEASUREMENTS];
@@ -114,7 +115,7 @@ oct_status bench_run(const bench_options *options, json_t **result, oct_error *e
     oct_status status = check_choice(options->only, err);
     int threads_before = oct_threads();
     *result = NULL;
-    if (status != OCT_OK)
+    if (status)
         return status;
     oct_threads_set(options->threads);
     bench_peers_load(options->threads);
@@ -129,11 +130,11 @@ oct_status bench_run(const bench_options *options, json_t **result, oct_error *e
         status = oct_fail(err, OCT_NO_MEMORY, "bench: no memory for the result");
     else if (options->print)
         print_head(*result);
-    for (int i = 0; i < N_MEASUREMENTS && status == OCT_OK; i++)
+    for (int i = 0; i < N_MEASUREMENTS && !status; i++)
         if (!options->only || strcmp(options->only, measurements[i].name) == 0)
             status = measurements[i].run(options, &rows, err);
     oct_threads_set(threads_before);
-    if (status != OCT_OK) {
+    if (status) {
         json_decref(*result);
         *result = NULL;
     }

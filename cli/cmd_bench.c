@@ -1,6 +1,7 @@
 /* octet bench: this machine's kernels against the fp32 libraries one would use instead. */
 #include <stdio.h>
 
+#include "base/count.h"
 #include "base/thread.h"
 #include "bench.h"
 #include "cli.h"
@@ -27,7 +28,7 @@ oct_status cli_bench(int argc, char **argv, oct_error *err) {
         .examples = "bench --only products\n"
                     "bench --threads 1 --json\n",
         .options = options,
-        .n_options = sizeof options / sizeof options[0]};
+        .n_options = OCT_COUNT(options)};
     cli_args args;
     json_t *result = NULL;
     oct_status status;

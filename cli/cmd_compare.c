@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/count.h"
 #include "base/log.h"
 #include "base/utf8.h"
 #include "cli.h"
@@ -57,7 +58,7 @@ static oct_status show(const oct_comparison *c, oct_error *err) {
     printf("%s\n", note);
     print_verdicts(c);
     oct_status status = oct_comparison_write_report(c, err);
-    if (status == OCT_OK)
+    if (!status)
         printf("report: %s\n", oct_comparison_report(c));
     return status;
 }
@@ -81,9 +82,9 @@ static oct_status conclude_early(const oct_comparison *c, bool keeps, oct_error 
 static oct_status conclude(const oct_comparison *c, bool gated, oct_error *err) {
     oct_error report_err = {0};
     oct_status written = show(c, &report_err), status = oct_comparison_failure(c, err);
-    if (status == OCT_OK && written != OCT_OK)
+    if (!status && written != OCT_OK)
         status = oct_fail(err, written, "%s", report_err.message);
-    if (status == OCT_OK && gated)
+    if (!status && gated)
         cli_conclude_with(oct_comparison_verdict(c) == OCT_VERDICT_WORSE ? CLI_EXIT_WORSE
                           : oct_comparison_verdict(c) == OCT_VERDICT_UNRESOLVED
                               ? CLI_EXIT_UNRESOLVED
@@ -95,9 +96,9 @@ static oct_status compare(const oct_compare_options *options, oct_error *err) {
     const bool keeps = options->seeds > 0, gated = options->gate > 0;
     oct_comparison *c = NULL;
     oct_status status = oct_comparison_open(options, &c, err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_comparison_run(c, err);
-    if (status == OCT_OK)
+    if (!status)
         status =
             oct_comparison_was_stopped(c) ? conclude_early(c, keeps, err) : conclude(c, gated, err);
     oct_comparison_close(c);
@@ -142,7 +143,7 @@ oct_status cli_compare(int argc, char **argv, oct_error *err) {
                     "compare examples/demo.toml --recipes bf16,mxfp8 --training.steps=100\n"
                     "compare examples/demo.toml --recipes bf16,mxfp8 --seeds 8 --gate 0.01\n",
         .options = options,
-        .n_options = sizeof options / sizeof options[0],
+        .n_options = OCT_COUNT(options),
         .max_operands = 1,
         .overrides = CLI_JOB_OVERRIDES};
     cli_args args;
@@ -152,7 +153,7 @@ oct_status cli_compare(int argc, char **argv, oct_error *err) {
         status = cli_world_alone("octet compare", err);
     if (runs)
         cli_stop_install();
-    if (runs && status == OCT_OK && asked.no_noise && asked.seeds < 2)
+    if (runs && !status && asked.no_noise && asked.seeds < 2)
         status = oct_fail(err, OCT_INVALID,
                           "--no-noise: one seed has none to measure; expected "
                           "--seeds above 1 with it");
@@ -161,7 +162,7 @@ oct_status cli_compare(int argc, char **argv, oct_error *err) {
     asked.config = args.n_operands ? args.operands[0] : NULL;
     asked.overrides = args.overrides;
     asked.n_overrides = args.n_overrides;
-    if (runs && status == OCT_OK)
+    if (runs && !status)
         status = compare(&asked, err);
     cli_args_free(&args);
     return status;

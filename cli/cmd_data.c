@@ -20,7 +20,9 @@ static oct_status pack(const cli_args *args, const char *tokenizer_path, const c
     oct_read_as read_as;
     int64_t n_tokens = 0, n_documents = 0;
     oct_status status = cli_parse_read_as(as, &read_as, err);
-    if (status || (status = oct_tokenizer_load(tokenizer_path, &tokenizer, err)))
+    if (!status)
+        status = oct_tokenizer_load(tokenizer_path, &tokenizer, err);
+    if (status)
         return status;
     status = oct_data_pack(args->operands, (size_t)args->n_operands, read_as, tokenizer, output,
                            cli_progress, NULL, &n_tokens, &n_documents, err);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/count.h"
 #include "base/fs.h"
 #include "cli.h"
 #include "infer/inference.h"
@@ -48,7 +49,7 @@ static oct_status check(const eval_options *o, oct_error *err) {
                  {"seq-len", o->seq_len && o->window, "--window", true},
                  {"stride", o->stride && !o->window, "--window", false},
                  {"window", o->window && !o->text, "a TEXT", false}};
-    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+    for (size_t i = 0; i < OCT_COUNT(rules); i++)
         if (rules[i].given)
             return oct_fail(err, OCT_INVALID, "--%s: has no effect %s %s", rules[i].name,
                             rules[i].beside ? "beside" : "without", rules[i].with);
@@ -153,12 +154,12 @@ static oct_status find_loss(oct_inference *inference, const eval_options *o, fin
                                                                : o->window,
                                      .progress = cli_progress};
     oct_status status = oct_inference_evaluate(inference, &data, &path, &f->total, err);
-    if (status == OCT_OK && !(f->text = oct_strdup(path)))
+    if (!status && !(f->text = oct_strdup(path)))
         status = oct_fail_memory(err);
-    if (status == OCT_OK && !isfinite(oct_loss_sum_mean(&f->total)))
+    if (!status && !isfinite(oct_loss_sum_mean(&f->total)))
         status = oct_fail(err, OCT_FAILED, "the loss is not finite");
     const char *trained = inference->source->job.training.dataset_path;
-    f->of_end = status == OCT_OK && !o->text && trained && strcmp(path, trained) == 0;
+    f->of_end = !status && !o->text && trained && strcmp(path, trained) == 0;
     return status;
 }
 
@@ -171,7 +172,7 @@ static oct_status find(const char *model, const eval_options *o, const oct_task 
                                         .max_len =
                                             o->task ? (int64_t)oct_task_longest(task) + 1 : len};
     oct_status status = oct_inference_open(model, &open, &inference, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     f->step = inference->steps_done;
     f->model = oct_strdup(inference->source->path);
@@ -187,13 +188,13 @@ static oct_status eval_recipes(const char *model, const eval_options *o, const o
                                finding *list, oct_error *err) {
     int n = o->recipes.n > 0 ? o->recipes.n : 1;
     oct_status status = OCT_OK;
-    for (int i = 0; i < n && status == OCT_OK; i++) {
+    for (int i = 0; i < n && !status; i++) {
         list[i].recipe = o->recipes.n > 0 ? o->recipes.texts[i] : NULL;
         status = find(model, o, task, &list[i], err);
-        if (status == OCT_OK && o->json)
+        if (!status && o->json)
             status = print_json(o, &list[i], err);
     }
-    if (status != OCT_OK || o->json)
+    if (status || o->json)
         return status;
     if (n > 1)
         print_table(list, n);
@@ -212,9 +213,9 @@ static oct_status eval(const char *model, const eval_options *o, oct_error *err)
                         "%s?",
                         model, o->text, model);
     oct_status status = check(o, err);
-    if (status == OCT_OK && o->task)
+    if (!status && o->task)
         status = oct_task_read(o->task, &task, err);
-    if (status == OCT_OK)
+    if (!status)
         status = eval_recipes(model, o, &task, list, err);
     for (int i = 0; i < CLI_MAX_LIST; i++) {
         oct_free(list[i].model);
@@ -261,7 +262,7 @@ oct_status cli_eval(int argc, char **argv, oct_error *err) {
                     "eval data/SmolLM2-135M other.txt --window 1024 --stride 512\n"
                     "eval outputs/demo --task data/questions.jsonl --recipe bf16 --recipe mxfp8\n",
         .options = options,
-        .n_options = sizeof options / sizeof options[0],
+        .n_options = OCT_COUNT(options),
         .min_operands = 1,
         .max_operands = 2};
     cli_args args;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/count.h"
 #include "cli.h"
 #include "export/export_source.h"
 #include "options.h"
@@ -27,7 +28,7 @@ static oct_status read_size(const char *text, size_t *size, oct_error *err) {
     double number = isdigit((unsigned char)*text) ? strtod(text, &end) : 0;
     for (size_t i = 0; end && i < 3 && end[i]; i++)
         unit[i] = (char)toupper((unsigned char)end[i]);
-    for (size_t i = 0; end && strlen(end) < 4 && i < sizeof units / sizeof *units; i++) {
+    for (size_t i = 0; end && strlen(end) < 4 && i < OCT_COUNT(units); i++) {
         double bytes = number * units[i].bytes;
         if (strcmp(unit, units[i].unit) != 0 || !(bytes >= 1) || bytes > 9e15)
             continue;
@@ -67,7 +68,7 @@ static void print_summary(const char *target, const oct_export_request *request,
 /* A signal that came leaves nothing, and is what the process ends by. */
 static oct_status conclude(oct_status status, const char *target, oct_error *err) {
     int reason = cli_stop_asked(NULL);
-    if (status == OCT_OK || !reason)
+    if (!status || !reason)
         return status;
     oct_fail(err, OCT_FAILED, "%s: stopped by %s; nothing was written", target,
              cli_stop_name(reason));
@@ -83,16 +84,16 @@ static oct_status export_model(const char *path, const char *target, const expor
     oct_export_request request = {.stop = cli_stop_asked};
     const oct_model_use use = {.recipe = options->recipe};
     oct_status status = read_options(options, &request, err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_export_check_target(target, err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_model_source_open(path, &use, &source, err);
-    if (status == OCT_OK) {
+    if (!status) {
         cli_stop_at_a_step();
         status = oct_export_source(source, &request, target, &summary, err);
     }
     oct_model_source_close(source);
-    if (status == OCT_OK)
+    if (!status)
         print_summary(target, &request, &summary);
     return conclude(status, target, err);
 }
@@ -124,7 +125,7 @@ oct_status cli_export(int argc, char **argv, oct_error *err) {
                     "export outputs/demo/compare/mxfp8 demo-mxfp8 --format compressed-tensors\n"
                     "export data/SmolLM2-135M small --format mxfp8 --recipe mxfp8\n",
         .options = options,
-        .n_options = sizeof options / sizeof options[0],
+        .n_options = OCT_COUNT(options),
         .min_operands = 2,
         .max_operands = 2};
     cli_args args;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/count.h"
 #include "base/strbuf.h"
 #include "cli.h"
 #include "file/json.h"
@@ -35,7 +36,7 @@ static oct_status check(const generate_options *o, oct_error *err) {
                  {"top-p", !isnan(o->top_p)},
                  {"min-p", !isnan(o->min_p)},
                  {"seed", o->seed >= 0}};
-    for (size_t i = 0; i < sizeof draws / sizeof *draws && o->temperature == 0; i++)
+    for (size_t i = 0; i < OCT_COUNT(draws) && o->temperature == 0; i++)
         if (draws[i].given)
             return refuse(draws[i].name, greedy, err);
     if (o->top_p == 0)
@@ -114,12 +115,12 @@ static oct_status continue_some(oct_inference *inference, const char *const *pro
     oct_status status = texts && results ? oct_inference_generate(inference, prompts, n, generation,
                                                                   keep_text, texts, results, err)
                                          : oct_fail_memory(err);
-    for (size_t i = 0; i < n && status == OCT_OK; i++) {
+    for (size_t i = 0; i < n && !status; i++) {
         *n_tokens += results[i].n_tokens;
         if (texts[i].failed)
             status = oct_fail_memory(err);
     }
-    if (status == OCT_OK)
+    if (!status)
         status = print_results(prompts, texts, results, n, err);
     for (size_t i = 0; i < n && texts; i++)
         oct_strbuf_free(&texts[i]);
@@ -132,7 +133,7 @@ static oct_status continue_all(oct_inference *inference, const oct_prompts *prom
                                const oct_generation *generation, int64_t *n_tokens,
                                oct_error *err) {
     oct_status status = OCT_OK;
-    for (size_t i = 0; i < prompts->n && status == OCT_OK; i += batch) {
+    for (size_t i = 0; i < prompts->n && !status; i += batch) {
         size_t n = prompts->n - i < batch ? prompts->n - i : batch;
         status = continue_some(inference, (const char *const *)prompts->list + i, n, generation,
                                n_tokens, err);
@@ -155,7 +156,7 @@ static oct_status generate(const char *path, const generate_options *options, oc
     const char *prompt = options->prompt ? options->prompt : "";
     int64_t n_tokens = 0;
     oct_status status = check(options, err);
-    if (status == OCT_OK && options->prompts)
+    if (!status && options->prompts)
         status = oct_prompts_read(options->prompts, &prompts, err);
     /* A byte is a token at most; one more for a begin token. */
     const oct_inference_options open = {.recipe = options->recipe,
@@ -166,16 +167,16 @@ static oct_status generate(const char *path, const generate_options *options, oc
                                        .sampling = sampling_of(options),
                                        .stops = options->stops.texts,
                                        .n_stops = (size_t)options->stops.n};
-    if (status == OCT_OK)
+    if (!status)
         status = oct_inference_open(path, &open, &inference, err);
     double began = oct_clock_s();
     size_t batch = options->batch > 0 ? (size_t)options->batch : 8;
-    if (status == OCT_OK && options->prompts)
+    if (!status && options->prompts)
         status = continue_all(inference, &prompts, batch, &generation, &n_tokens, err);
-    else if (status == OCT_OK)
+    else if (!status)
         status = continue_one(inference, prompt, &generation, &n_tokens, err);
     double took = oct_clock_s() - began;
-    if (status == OCT_OK && took > 0)
+    if (!status && took > 0)
         fprintf(stderr, "%lld tokens in %.2f s, %.1f tokens/s\n", (long long)n_tokens, took,
                 (double)n_tokens / took);
     oct_inference_close(inference);
@@ -232,7 +233,7 @@ oct_status cli_generate(int argc, char **argv, oct_error *err) {
                     "end\"\n"
                     "generate outputs/demo --prompts data/questions.jsonl --batch 16\n",
         .options = options,
-        .n_options = sizeof options / sizeof options[0],
+        .n_options = OCT_COUNT(options),
         .min_operands = 1,
         .max_operands = 1};
     cli_args args;

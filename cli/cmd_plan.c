@@ -165,14 +165,14 @@ static oct_status plan(const oct_job *job, const oct_model_args *args, bool json
     oct_status status = oct_job_build(job, args, OCT_PARAMS_SHAPES_ONLY, &parts, err);
     /* The plan may be for another machine. */
     oct_error here = {0};
-    if (status == OCT_OK && oct_conversion_check(parts.conversion, &here) != OCT_OK)
+    if (!status && oct_conversion_check(parts.conversion, &here) != OCT_OK)
         oct_log_warning("octet train refuses this job on this machine: %s", here.message);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_ranks_plan_wire(job, parts.model, oct_conversion_plan(parts.conversion),
                                      n_ranks_of(job, ranks), &wire, err);
-    if (status == OCT_OK)
+    if (!status)
         oct_ranks_log_framework(job, n_ranks_of(job, ranks));
-    if (status == OCT_OK)
+    if (!status)
         status = print_plan(oct_conversion_plan(parts.conversion), args, &wire, json, err);
     oct_job_parts_free(&parts);
     return status;
@@ -184,11 +184,11 @@ static oct_status plan_job(const cli_args *args, bool json, int64_t ranks, oct_e
     oct_status status = oct_job_load(args->n_operands ? args->operands[0] : NULL, args->overrides,
                                      args->n_overrides, &job, err);
     cli_add_errors(job.others);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_ranks_check_fit(&job, n_ranks_of(&job, ranks), err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_setup_model_args(&job, &model, err);
-    if (status == OCT_OK)
+    if (!status)
         status = plan(&job, &model, json, ranks, err);
     cli_add_errors(oct_job_more_refusals(&job));
     oct_job_free(&job);
@@ -200,7 +200,7 @@ static oct_status plan_model(const cli_args *args, bool json, int64_t ranks, oct
     oct_model_source *source = NULL;
     const oct_model_use use = {.overrides = args->overrides, .n_overrides = args->n_overrides};
     oct_status status = oct_model_source_open(args->operands[0], &use, &source, err);
-    if (status == OCT_OK)
+    if (!status)
         status = plan(&source->job, &source->args, json, ranks, err);
     oct_model_source_close(source);
     return status;

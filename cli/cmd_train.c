@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/count.h"
 #include "base/log.h"
 #include "cli.h"
 #include "config/together.h"
@@ -34,7 +35,7 @@ static const char *const first_keys[] = {
     "validation.enable",
     "debug.seed",
 };
-enum { N_FIRST_KEYS = sizeof first_keys / sizeof first_keys[0] };
+enum { N_FIRST_KEYS = OCT_COUNT(first_keys) };
 
 static oct_status print_help(const cli_spec *spec, bool all_keys, oct_error *err) {
     oct_strbuf keys = {0};
@@ -43,7 +44,7 @@ static oct_status print_help(const cli_spec *spec, bool all_keys, oct_error *err
     for (int i = 0; i < N_FIRST_KEYS && !all_keys; i++)
         oct_job_render_key(OCT_JOB_TITAN, first_keys[i], &keys);
     oct_status status = keys.failed ? oct_fail_memory(err) : OCT_OK;
-    if (status == OCT_OK) {
+    if (!status) {
         cli_print_help(spec);
         printf("\n%s, with their defaults:\n%s",
                all_keys ? "all keys of a TOML job" : "keys of a TOML job that most jobs set",
@@ -107,16 +108,16 @@ static oct_status tell_of_stop(const oct_trainer *trainer, const oct_job *job, c
     oct_strbuf command = {0};
     put_command(&command, typed, job, n_ranks);
     oct_status status = command.failed ? oct_fail_memory(err) : OCT_OK;
-    if (status == OCT_OK && oct_job_saves(job) && oct_trainer_last_saved(trainer) == done) {
+    if (!status && oct_job_saves(job) && oct_trainer_last_saved(trainer) == done) {
         oct_log_info("Stopped by %s after step %" PRId64 " of %" PRId64 ", which is saved", name,
                      done, steps);
         if (done < steps)
             oct_log_info("To go on: %s", command.text);
-    } else if (status == OCT_OK && !oct_job_saves(job)) {
+    } else if (!status && !oct_job_saves(job)) {
         oct_log_warning("stopped by %s after step %" PRId64 " of %" PRId64
                         ": nothing was saved, as %s",
                         name, done, steps, why_nothing_is_saved(job));
-    } else if (status == OCT_OK) {
+    } else if (!status) {
         oct_log_info("Stopped by %s before the first step", name);
     }
     oct_strbuf_free(&command);
@@ -140,18 +141,18 @@ static oct_status train(oct_comm *world, const oct_job *job, const cli_args *arg
     oct_log_info("Starting job: %s", job->job.description);
     oct_status status = oct_trainer_create(job, &options, &trainer, err);
     cli_stop_at_a_step();
-    if (status == OCT_OK) {
+    if (!status) {
         if (!oct_job_saves(job))
             oct_log_warning("nothing of this run will be saved, as %s", why_nothing_is_saved(job));
         status = oct_trainer_run(trainer, err);
     }
-    if (status == OCT_OK)
+    if (!status)
         reason = oct_trainer_stop_reason(trainer);
     if (reason)
         status = tell_of_stop(trainer, job, typed, n_ranks, err);
-    if (status == OCT_OK)
+    if (!status)
         cli_stop_conclude(reason, n_ranks > 1);
-    if (status != OCT_OK)
+    if (status)
         cli_world_failed(world, status, err);
     oct_trainer_destroy(trainer);
     return status;
@@ -162,13 +163,13 @@ static oct_status load_and_train(const cli_args *args, const words *typed, oct_e
     oct_comm *world = NULL;
     oct_job job = {0};
     oct_status status = cli_world_open(&world, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     status = oct_job_load(args->n_operands ? args->operands[0] : NULL, args->overrides,
                           args->n_overrides, &job, err);
     cli_add_errors(job.others);
     status = oct_comm_agree(world, status, err);
-    if (status == OCT_OK) {
+    if (!status) {
         status = train(world, &job, args, typed, err);
         cli_add_errors(oct_job_more_refusals(&job));
     }
@@ -196,9 +197,9 @@ oct_status cli_train(int argc, char **argv, oct_error *err) {
         .overrides = CLI_JOB_OVERRIDES};
     cli_args args;
     oct_status status = cli_parse(&spec, argc, argv, &args, err);
-    if (status == OCT_OK && (args.help || all_keys)) {
+    if (!status && (args.help || all_keys)) {
         status = print_help(&spec, all_keys, err);
-    } else if (status == OCT_OK) {
+    } else if (!status) {
         signal(SIGPIPE, SIG_IGN); /* a run outlives the reader of its log */
         cli_stop_install();
         cli_log_to_stdout();

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/count.h"
 #include "base/nearest.h"
 #include "base/thread.h"
 #include "cli.h"
@@ -33,7 +34,7 @@ static const cli_command commands[] = {
     {"bench", "this machine's kernels against fp32 libraries and memcpy", cli_bench},
     {"info", "what this machine has and which kernels are used", cli_info},
 };
-enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
+enum { N_COMMANDS = OCT_COUNT(commands) };
 
 static const char *const help_words[] = {"help", "--help", "-h", NULL};
 static const char *const version_words[] = {"version", "--version", "-V", NULL};
@@ -85,7 +86,7 @@ static oct_status fail_unknown(const char *name, oct_error *err) {
 
 static oct_status read_environment(oct_error *err) {
     oct_status status = oct_kernels_init(err);
-    return status == OCT_OK ? oct_threads_init(err) : status;
+    return !status ? oct_threads_init(err) : status;
 }
 
 static oct_status run_named(int argc, char **argv, oct_error *err) {
@@ -129,7 +130,7 @@ static oct_status run(int argc, char **argv, oct_error *err) {
     }
     if (!is_one_of(argv[1], version_words)) {
         oct_status status = read_environment(err);
-        return status == OCT_OK ? run_named(argc - 1, argv + 1, err) : status;
+        return !status ? run_named(argc - 1, argv + 1, err) : status;
     }
     if (argc > 2)
         return oct_fail(err, OCT_INVALID, "%s: unexpected argument '%.100s'; usage: octet version",
@@ -163,11 +164,11 @@ int main(int argc, char **argv) {
     oct_status status = run(argc, argv, &err);
     cli_progress_end();
     bool written = fflush(stdout) == 0 && !ferror(stdout);
-    if (!written && status == OCT_OK)
+    if (!written && !status)
         status = oct_fail(&err, OCT_FAILED, "standard output: the write failed");
-    if (status != OCT_OK)
+    if (status)
         cli_print_error(&err);
     else
         cli_stop_exit();
-    return status == OCT_OK ? answer : oct_status_exit_code(status);
+    return !status ? answer : oct_status_exit_code(status);
 }

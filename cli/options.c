@@ -203,7 +203,7 @@ oct_status cli_parse(const cli_spec *spec, int argc, char **argv, cli_args *args
     args->help = wants_help(argc, argv);
     if (args->help)
         return OCT_OK;
-    for (int i = 0; i < argc && status == OCT_OK; i++) {
+    for (int i = 0; i < argc && !status; i++) {
         if (options_end || looks_like_value(argv[i]))
             args->operands[args->n_operands++] = argv[i];
         else if (strcmp(argv[i], "--") == 0)
@@ -214,7 +214,7 @@ oct_status cli_parse(const cli_spec *spec, int argc, char **argv, cli_args *args
             status =
                 oct_fail(err, OCT_INVALID, "%s: unknown option; options start with --", argv[i]);
     }
-    return status == OCT_OK ? check_operands(spec, args, err) : status;
+    return !status ? check_operands(spec, args, err) : status;
 }
 
 void cli_args_free(cli_args *args) {

@@ -1,4 +1,5 @@
 /* Signals that ask a run to end: see stop.h. */
+#include "base/count.h"
 #include "stop.h"
 
 #include <errno.h>
@@ -16,7 +17,7 @@ static const struct {
     int number;
     const char *name;
 } stop_signals[] = {{SIGINT, "SIGINT"}, {SIGTERM, "SIGTERM"}, {SIGUSR1, "SIGUSR1"}};
-enum { N_SIGNALS = sizeof stop_signals / sizeof stop_signals[0] };
+enum { N_SIGNALS = OCT_COUNT(stop_signals) };
 
 /* Handlers run in any thread, two at a time where two signals come together. */
 static atomic_int asked;           /* the first signal; 0: none */

@@ -10,7 +10,7 @@
 
 oct_status cli_world_open(oct_comm **world, oct_error *err) {
     oct_status status = oct_comm_create_world(world, err);
-    if (status == OCT_OK && oct_comm_rank(*world) > 0) {
+    if (!status && oct_comm_rank(*world) > 0) {
         oct_log_set_sink(NULL, NULL);
         cli_stop_quietly();
     }
@@ -36,21 +36,21 @@ void cli_world_failed(oct_comm *world, oct_status status, const oct_error *err) 
 
 void cli_world_close(oct_comm *world, oct_status status, const oct_error *err) {
     bool alone = oct_comm_size(world) == 1, first = oct_comm_rank(world) == 0;
-    if (!alone && status != OCT_OK) {
+    if (!alone && status) {
         cli_stop_quietly(); /* a launcher ends the others when the first one goes */
         if (first)
             say(err);
         oct_comm_barrier(world); /* a launcher may end all at the first exit: not before the word */
     }
     oct_comm_destroy(world);
-    if (!alone && status != OCT_OK)
+    if (!alone && status)
         exit(oct_status_exit_code(status));
 }
 
 oct_status cli_world_alone(const char *command, oct_error *err) {
     oct_comm *world = NULL;
     oct_status status = cli_world_open(&world, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     if (oct_comm_size(world) > 1)
         status = oct_fail(err, OCT_INVALID,

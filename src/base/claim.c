@@ -105,9 +105,9 @@ oct_status oct_claim_take(const char *folder, oct_claim *claim, oct_error *err) 
                          .fd = -1};
     oct_status status =
         claim->folder && claim->path ? oct_make_folders(folder, err) : oct_fail_memory(err);
-    if (status == OCT_OK)
+    if (!status)
         status = lock_file(claim, err);
-    if (status != OCT_OK)
+    if (status)
         drop(claim);
     return status;
 }

@@ -52,7 +52,7 @@ oct_status oct_fail_memory(oct_error *err) {
 }
 
 int oct_status_exit_code(oct_status status) {
-    if (status == OCT_OK)
+    if (!status)
         return 0;
     return status == OCT_INVALID ? 2 : 1;
 }

@@ -23,7 +23,7 @@ static oct_status open_newest(const char *folder, const int64_t *steps, size_t n
                                                      checkpoint, reason);
         if (status == OCT_NO_MEMORY || status == OCT_FAILED) /* says nothing about the folder */
             return oct_fail(err, status, "%s", reason->message);
-        if (status == OCT_OK)
+        if (!status)
             return OCT_OK;
     }
     return OCT_OK;
@@ -83,9 +83,9 @@ static oct_status find_step(const char *folder, int64_t step, oct_checkpoint **c
     oct_status status = oct_step_folders_list(folder, &steps, &n, err);
     while (i < n && steps[i] != step)
         i++;
-    if (status == OCT_OK && i == n)
+    if (!status && i == n)
         status = fail_missing(folder, step, steps, n, err);
-    else if (status == OCT_OK)
+    else if (!status)
         status = oct_checkpoint_open_step(folder, step, OCT_CHECKSUMS_OF_ALL, checkpoint, err);
     oct_free(steps);
     return status;
@@ -159,7 +159,7 @@ oct_status oct_checkpoint_set_aside(const char *folder, int64_t step, char **asi
         status = make_aside(folder, aside, err);
     while (!status && *n < n_all && steps[*n] > step) {
         status = move_step(folder, steps[*n], *aside, err);
-        *n += status == OCT_OK;
+        *n += !status;
     }
     if (!status && *aside)
         status = oct_folder_sync(*aside, err);

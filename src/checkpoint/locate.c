@@ -167,14 +167,14 @@ static void warn_of_others(const char *path, const char *taken, const oct_checkp
 static oct_status locate_in(const char *folder, oct_checkpoint **checkpoint, oct_error *err) {
     static const char *const names[] = {"", CHECKPOINTS};
     oct_status status = OCT_OK;
-    for (size_t i = 0; i < 2 && status == OCT_OK && !*checkpoint; i++) {
+    for (size_t i = 0; i < 2 && !status && !*checkpoint; i++) {
         char *at = NULL;
         status = find_in(folder, names[i], &at, checkpoint, err);
-        if (status == OCT_OK && *checkpoint)
+        if (!status && *checkpoint)
             warn_of_others(folder, at, *checkpoint);
         oct_free(at);
     }
-    return status == OCT_OK && !*checkpoint ? fail_none(folder, err) : status;
+    return !status && !*checkpoint ? fail_none(folder, err) : status;
 }
 
 oct_status oct_checkpoint_locate(const char *path, oct_checkpoint **checkpoint, oct_error *err) {

@@ -4,6 +4,7 @@
  * have SLURM's as well, and those may be of the daemon that started them. Variables of a whole
  * allocation (SLURM_NTASKS outside a step) say nothing of this process: a batch script has them
  * too. */
+#include "base/count.h"
 #include "comm/launch.h"
 
 #include <stdint.h>
@@ -60,7 +61,7 @@ static launcher find_launcher(void) {
         {"MPICH's mpirun", "MPI_LOCALNRANKS", number_of("MPI_LOCALNRANKS")},
         {"srun", slurm_variables(), slurm_tasks()},
         {"torchrun", "WORLD_SIZE and RANK", torchrun_processes()}};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+    for (size_t i = 0; i < OCT_COUNT(all); i++)
         if (all[i].n >= 0)
             return all[i];
     return (launcher){.n = -1};
@@ -69,7 +70,7 @@ static launcher find_launcher(void) {
 bool oct_launch_is_mpi(void) {
     static const char *const variables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK",
                                             "MPI_LOCALNRANKS"};
-    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++)
+    for (size_t i = 0; i < OCT_COUNT(variables); i++)
         if (getenv(variables[i]))
             return true;
     return false;

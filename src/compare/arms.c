@@ -33,7 +33,7 @@ static oct_status add(oct_arms *arms, const char *name, size_t length, oct_error
 oct_status oct_arms_read(const char *text, oct_arms *arms, oct_error *err) {
     oct_status status = OCT_OK;
     *arms = (oct_arms){0};
-    for (const char *word = text, *next; word && status == OCT_OK; word = next) {
+    for (const char *word = text, *next; word && !status; word = next) {
         size_t n = strcspn(word, ",");
         next = word[n] ? word + n + 1 : NULL;
         while (n > 0 && *word == ' ') {

@@ -63,7 +63,7 @@ typedef struct start {
 static oct_status set_all_aside(void *user, oct_error *err) {
     const start *s = user;
     oct_status status = OCT_OK;
-    for (int i = 0; i < s->c->n_runs && status == OCT_OK; i++)
+    for (int i = 0; i < s->c->n_runs && !status; i++)
         status = oct_compare_folder_set_aside(&s->c->job, s->c->runs[i].folder,
                                               &s->c->runs[i] == s->run, err);
     return status;
@@ -74,7 +74,7 @@ static oct_status begin_record(void *user, oct_error *err) {
     oct_status status = OCT_OK;
     if (s->run->run.start == OCT_START_FRESH)
         status = oct_compare_folder_set_aside(&s->c->job, s->run->folder, true, err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_run_record_write(s->run->folder, s->run->inputs.text, s->c->options.machine,
                                       NULL, err);
     return status;
@@ -100,7 +100,7 @@ static oct_status train(oct_comparison *c, oct_arm_run *r, oct_error *err) {
     if (r->run.status != OCT_OK)
         return OCT_OK;
     oct_status status = read_metrics(r, err);
-    if (status == OCT_OK && keeps)
+    if (!status && keeps)
         status = oct_run_record_write(r->folder, r->inputs.text, c->options.machine, &r->run.result,
                                       err);
     return status;
@@ -144,7 +144,7 @@ static oct_status run_one(oct_comparison *c, int i, oct_error *err) {
     if (!r->kept)
         status = train(c, r, err);
     /* What is wrong with the input is wrong for every recipe. */
-    if (status == OCT_OK && r->run.status == OCT_INVALID)
+    if (!status && r->run.status == OCT_INVALID)
         status = oct_fail(err, OCT_INVALID, "%s", r->run.err.message);
     return status;
 }
@@ -152,7 +152,7 @@ static oct_status run_one(oct_comparison *c, int i, oct_error *err) {
 oct_status oct_comparison_run(oct_comparison *c, oct_error *err) {
     oct_status status = OCT_OK;
     c->options.host->stop_at_a_step();
-    for (int i = 0; i < c->n_runs && status == OCT_OK && !asked_to_stop(c); i++) {
+    for (int i = 0; i < c->n_runs && !status && !asked_to_stop(c); i++) {
         c->n_begun++;
         status = run_one(c, i, err);
     }

@@ -56,14 +56,14 @@ oct_status oct_compare_folder_check(const oct_job *job, const char *folder, oct_
     char *checkpoints = NULL;
     bool own = false;
     oct_status status = look(job, folder, &checkpoints, &own, err);
-    if (status == OCT_OK && !own && oct_job_saves(job))
+    if (!status && !own && oct_job_saves(job))
         status = oct_fail(err, OCT_INVALID,
                           "%s: it leads out of %s, and recipes would save over each other and over "
                           "what is there; expected a folder below each recipe's own, such as "
                           "--checkpoint.folder=checkpoint; got \"%s\"",
                           oct_job_at(job, "checkpoint.folder"), folder, job->checkpoint.folder);
-    if (status == OCT_OK && own && initial && oct_path_is_folder(checkpoints) &&
-        oct_path_exists(initial) && resolves_below(initial, checkpoints))
+    if (!status && own && initial && oct_path_is_folder(checkpoints) && oct_path_exists(initial) &&
+        resolves_below(initial, checkpoints))
         status = oct_fail(err, OCT_INVALID,
                           "%s: compare sets the checkpoints of %s aside before it trains; expected "
                           "one that lies elsewhere, so move it first; got \"%s\"",
@@ -77,9 +77,9 @@ static oct_status set_aside(const oct_job *job, const char *folder, oct_error *e
     size_t n = 0;
     bool own = false;
     oct_status status = look(job, folder, &checkpoints, &own, err);
-    if (status == OCT_OK && own)
+    if (!status && own)
         status = oct_aside_move(folder, checkpoints, -1, &aside, &n, err);
-    if (status == OCT_OK && aside)
+    if (!status && aside)
         oct_log_warning("%s begins anew: %zu checkpoint%s moved to %s", folder, n,
                         n == 1 ? " of an earlier compare was" : "s of an earlier compare were",
                         aside);
@@ -92,7 +92,7 @@ oct_status oct_compare_folder_set_aside(const oct_job *job, const char *folder, 
                                         oct_error *err) {
     oct_claim claim = {0};
     oct_status status = claimed ? OCT_OK : oct_claim_take(folder, &claim, err);
-    if (status == OCT_OK)
+    if (!status)
         status = set_aside(job, folder, err);
     if (!claimed)
         oct_claim_release(&claim);

@@ -1,4 +1,5 @@
 /* The gap between two recipes over seeds: see gap.h. */
+#include "base/count.h"
 #include "compare/gap.h"
 
 #include <math.h>
@@ -9,7 +10,7 @@ double oct_student_t95(int64_t df) {
     static const double table[] = {12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646,
                                    2.3060,  2.2622, 2.2281, 2.2010, 2.1788, 2.1604, 2.1448,
                                    2.1314,  2.1199, 2.1098, 2.1009, 2.0930, 2.0860};
-    const int64_t n = sizeof table / sizeof *table;
+    const int64_t n = OCT_COUNT(table);
     if (df < 1)
         return NAN;
     if (df <= n)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/count.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "compare/folders.h"
@@ -39,11 +40,11 @@ static oct_status check_conversion(const oct_job *job, oct_error *err) {
     oct_model_args args;
     oct_job_parts parts = {0};
     oct_status status = oct_ranks_check_fit(job, 1, err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_setup_model_args(job, &args, err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_job_build(job, &args, OCT_PARAMS_SHAPES_ONLY, &parts, err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_conversion_check(parts.conversion, err);
     oct_job_parts_free(&parts);
     return status;
@@ -57,8 +58,7 @@ oct_status oct_comparison_list_overrides(oct_comparison *c, oct_arm_run *r, oct_
     oct_free(r->overrides);
     oct_free(r->dump);
     r->dump = dump.text;
-    r->overrides =
-        oct_malloc_array((size_t)n + 1 + sizeof r->own / sizeof *r->own, sizeof *r->overrides);
+    r->overrides = oct_malloc_array((size_t)n + 1 + OCT_COUNT(r->own), sizeof *r->overrides);
     if (dump.failed || !r->overrides)
         return oct_fail_memory(err);
     for (; k < n; k++)
@@ -89,12 +89,12 @@ static oct_status check_variant(oct_comparison *c, oct_arm_run *r, oct_error *er
     status = oct_variant_load(c->options.config, r->overrides, r->run.n_overrides,
                               r->run.arm->recipe, &job, err);
     c->options.host->add_errors(job.others);
-    if (status == OCT_OK)
+    if (!status)
         status = check_conversion(&job, err);
     c->options.host->add_errors(oct_job_more_refusals(&job));
-    if (status == OCT_OK && oct_comparison_keeps_runs(c))
+    if (!status && oct_comparison_keeps_runs(c))
         status = oct_run_record_inputs(&job, c->cache, r->run.arm->other_order, &r->inputs, err);
-    if (status == OCT_OK && r->inputs.failed)
+    if (!status && r->inputs.failed)
         status = oct_fail_memory(err);
     oct_job_free(&job);
     return status;
@@ -104,7 +104,7 @@ static oct_status check_variant(oct_comparison *c, oct_arm_run *r, oct_error *er
  * nothing that can be wrong, but in what is recorded. */
 static oct_status check_variants(oct_comparison *c, oct_error *err) {
     oct_status status = OCT_OK;
-    for (int i = 0; i < c->n_runs && status == OCT_OK; i++)
+    for (int i = 0; i < c->n_runs && !status; i++)
         status = check_variant(c, &c->runs[i], err);
     return status;
 }
@@ -207,7 +207,7 @@ static oct_status list_runs(oct_comparison *c, oct_error *err) {
         return oct_fail_memory(err);
     c->n_runs = n_runs;
     oct_status status = OCT_OK;
-    for (int i = 0; i < n_runs && status == OCT_OK; i++) {
+    for (int i = 0; i < n_runs && !status; i++) {
         oct_arm_run *r = &c->runs[i];
         r->run.arm = &c->arms.items[i % c->arms.n];
         status =
@@ -218,7 +218,7 @@ static oct_status list_runs(oct_comparison *c, oct_error *err) {
 
 static oct_status check_folders(const oct_comparison *c, oct_error *err) {
     oct_status status = OCT_OK;
-    for (int i = 0; i < c->n_runs && status == OCT_OK; i++)
+    for (int i = 0; i < c->n_runs && !status; i++)
         status = oct_compare_folder_check(&c->job, c->runs[i].folder, err);
     return status;
 }
@@ -229,9 +229,9 @@ static oct_status claim_folders(oct_comparison *c, oct_error *err) {
     oct_error cause = {0};
     oct_claim run;
     oct_status status = oct_claim_take(c->root, &c->claim, &cause);
-    for (int i = 0; i < c->n_runs && status == OCT_OK; i++) {
+    for (int i = 0; i < c->n_runs && !status; i++) {
         status = oct_claim_take(c->runs[i].folder, &run, &cause);
-        if (status == OCT_OK)
+        if (!status)
             oct_claim_release(&run);
     }
     return status ? oct_fail(err, status, "%s: %s", oct_job_at(&c->job, "job.dump_folder"),
@@ -249,18 +249,18 @@ static oct_status check_report(const oct_comparison *c, oct_error *err) {
         return oct_fail_memory(err);
     if (slash)
         parent[slash == c->report ? 1 : slash - c->report] = '\0';
-    if (status == OCT_OK && oct_path_is_folder(c->report))
+    if (!status && oct_path_is_folder(c->report))
         status = oct_fail(err, OCT_INVALID, "--report: expected a file; %s is a folder", c->report);
-    if (status == OCT_OK && !oct_path_is_folder(parent))
+    if (!status && !oct_path_is_folder(parent))
         status =
             oct_fail(err, OCT_INVALID, "--report: %s: expected a folder to write %s in; %s", parent,
                      c->report, oct_path_exists(parent) ? "it's a file" : "it doesn't exist");
-    if (status == OCT_OK && access(parent, W_OK | X_OK) != 0)
+    if (!status && access(parent, W_OK | X_OK) != 0)
         status = oct_fail(err, OCT_FAILED, "--report: %s: can't be written to: %s", parent,
                           strerror(errno));
-    if (status == OCT_OK && oct_path_check_target(c->report, &cause) != OCT_OK)
+    if (!status && oct_path_check_target(c->report, &cause) != OCT_OK)
         status = oct_fail(err, OCT_INVALID, "--report: %s", cause.message);
-    if (status == OCT_OK && strlen(slash ? slash + 1 : c->report) > NAME_MAX)
+    if (!status && strlen(slash ? slash + 1 : c->report) > NAME_MAX)
         status =
             oct_fail(err, OCT_INVALID, "--report: expected a name of at most %d bytes; got %zu",
                      NAME_MAX, strlen(slash ? slash + 1 : c->report));
@@ -270,24 +270,24 @@ static oct_status check_report(const oct_comparison *c, oct_error *err) {
 
 oct_status oct_comparison_prepare(oct_comparison *c, oct_error *err) {
     oct_status status = oct_arms_read(c->options.recipes, &c->arms, err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_job_load_as(OCT_JOB_READ_ARM, c->options.config, c->options.overrides,
                                  c->options.n_overrides, &c->job, err);
-    if (status == OCT_OK)
+    if (!status)
         status = add_noise(c, err);
-    if (status == OCT_OK)
+    if (!status)
         status = list_runs(c, err);
-    if (status == OCT_OK)
+    if (!status)
         status = check_variants(c, err);
-    if (status == OCT_OK)
+    if (!status)
         status = check_options(c, err);
-    if (status == OCT_OK)
+    if (!status)
         status = check_folders(c, err);
-    if (status == OCT_OK)
+    if (!status)
         status = claim_folders(c, err);
-    if (status == OCT_OK)
+    if (!status)
         status = check_report(c, err);
-    if (status == OCT_OK)
+    if (!status)
         status = check_validation(&c->job, err);
     return status;
 }

@@ -52,24 +52,24 @@ static oct_status train(const oct_recipe_run *t, result *r) {
                                          .n_recipe_overrides = told.n_own,
                                          .progress = t->host->progress,
                                          .stop = t->host->stop};
-    if (status == OCT_OK)
+    if (!status)
         status = oct_trainer_create(&job, &options, &trainer, &r->err);
-    if (status == OCT_OK && t->ready)
+    if (!status && t->ready)
         status = t->ready(t->ready_user, &r->err);
     t->host->stop_at_a_step();
-    if (status == OCT_OK)
+    if (!status)
         status = oct_trainer_run(trainer, &r->err);
-    if (status == OCT_OK)
+    if (!status)
         status = check_stopped(t, trainer, &job, r);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_trainer_last_validation(trainer, &validation, &r->err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_trainer_unigram_entropy(trainer, &r->of_run.unigram_entropy, &r->err);
-    if (status == OCT_OK && !isfinite(validation.loss))
+    if (!status && !isfinite(validation.loss))
         status = oct_fail(&r->err, OCT_FAILED, "the validation loss is not finite");
     r->of_run.validation_loss = validation.loss;
     r->of_run.validation_tokens = validation.n_tokens;
-    if (status == OCT_OK)
+    if (!status)
         r->of_run.steps = oct_trainer_steps_done(trainer);
     oct_trainer_destroy(trainer);
     oct_job_free(&job);

@@ -24,9 +24,9 @@ typedef oct_status (*take_series)(const oct_comparison *c, int arm, int64_t seed
 static oct_status add_point(curves *k, double step, const double *values, int64_t n_seeds) {
     const oct_gap gap = oct_gap_of(values, n_seeds);
     oct_status status = oct_series_append(&k->mean[k->n], step, gap.mean);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_series_append(&k->edges[2 * k->n], step, gap.low);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_series_append(&k->edges[2 * k->n + 1], step, gap.high);
     return status;
 }
@@ -34,7 +34,7 @@ static oct_status add_point(curves *k, double step, const double *values, int64_
 static oct_status add_points(curves *k, const oct_series *of_seeds, int64_t n_seeds) {
     double values[OCT_COMPARE_MAX_SEEDS];
     oct_status status = OCT_OK;
-    for (int64_t i = 0; n_seeds > 0 && i < of_seeds[0].n && status == OCT_OK; i++) {
+    for (int64_t i = 0; n_seeds > 0 && i < of_seeds[0].n && !status; i++) {
         bool whole = true;
         for (int64_t s = 0; s < n_seeds; s++) {
             whole = whole && i < of_seeds[s].n && of_seeds[s].x[i] == of_seeds[0].x[i];

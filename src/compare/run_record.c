@@ -30,9 +30,9 @@ static oct_status put_datasets(const oct_job *job, const char *cache_folder, int
     oct_status status = oct_setup_tokenizer(job, vocab_size, &tokenizer, err);
     const oct_setup_data setup = {
         .tokenizer = tokenizer, .vocab_size = vocab_size, .cache_folder = cache_folder};
-    if (status == OCT_OK)
+    if (!status)
         status = oct_setup_datasets(job, &setup, &train, &validation, err);
-    if (status == OCT_OK) {
+    if (!status) {
         put_data(text, "training.dataset_path", train);
         put_data(text, "validation.dataset_path", validation);
     }
@@ -119,7 +119,7 @@ static oct_status read_record(const char *path, const char *inputs, const char *
     size_t n = 0;
     json_t *root = NULL;
     oct_status status = oct_file_read(path, MAX_RECORD_BYTES, &text, &n, err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_json_parse(text, n, path, &root, err);
     oct_free(text);
     if (status)
@@ -132,7 +132,7 @@ static oct_status read_record(const char *path, const char *inputs, const char *
                           "%s: expected a record of octet compare, with inputs and machine; move "
                           "it away to begin anew",
                           path);
-    record->begun = status == OCT_OK && strcmp(was, inputs) == 0;
+    record->begun = !status && strcmp(was, inputs) == 0;
     record->elsewhere = record->begun && strcmp(where, machine) != 0;
     if (record->begun && result)
         status = read_result(result, path, record, err);

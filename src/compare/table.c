@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/count.h"
 #include "compare/comparison.h"
 
 enum { MAX_SEEDS = OCT_COMPARE_MAX_SEEDS };
@@ -111,7 +112,7 @@ void oct_comparison_fill_table(oct_comparison *c) {
                                         "validation loss", "gap (nats)", "95 % interval",
                                         "gap (%)",         "tokens/s",   "peak memory"};
     const bool several = oct_comparison_keeps_runs(c);
-    c->n_columns = several ? sizeof seeds / sizeof *seeds : sizeof plain / sizeof *plain;
+    c->n_columns = several ? OCT_COUNT(seeds) : OCT_COUNT(plain);
     for (int k = 0; k < c->n_columns; k++)
         snprintf(c->cells[0][k], CELL_SIZE, "%s", several ? seeds[k] : plain[k]);
     for (int i = 0; i < c->arms.n; i++)

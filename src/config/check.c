@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/count.h"
 #include "base/nearest.h"
 #include "config/fused.h"
 #include "config/model_args.h"
@@ -139,7 +140,7 @@ static oct_status check_names(oct_loader *l) {
         {"quantize.linear.mx.recipe_name", job->quantize.linear.mx.recipe_name},
         {"quantize.grouped_mm.mx.recipe_name", job->quantize.grouped_mm.mx.recipe_name}};
     oct_status status = OCT_OK;
-    for (size_t i = 0; i < sizeof names / sizeof *names && !status; i++)
+    for (size_t i = 0; i < OCT_COUNT(names) && !status; i++)
         status = oct_loader_refuse(l, check_not_empty(l, names[i].key, names[i].text),
                                    OCT_REFUSED_BY_PLACE);
     return status;
@@ -253,7 +254,7 @@ static oct_status check_all_path_names(oct_loader *l) {
                  {"checkpoint.folder", job->checkpoint.folder},
                  {"checkpoint.initial_load_path", job->checkpoint.initial_load_path}};
     oct_status status = OCT_OK;
-    for (size_t i = 0; i < sizeof paths / sizeof *paths && !status; i++)
+    for (size_t i = 0; i < OCT_COUNT(paths) && !status; i++)
         status = oct_loader_refuse(l, check_path_names(l, paths[i].key, paths[i].path),
                                    OCT_REFUSED_BY_PLACE);
     return status;
@@ -266,7 +267,7 @@ static oct_status check_paths(oct_loader *l) {
                    {"checkpoint.folder", l->job->checkpoint.folder},
                    {"metrics.save_tb_folder", l->job->metrics.save_tb_folder}};
     oct_status status = OCT_OK;
-    for (size_t i = 0; i < sizeof folders / sizeof *folders && !status; i++)
+    for (size_t i = 0; i < OCT_COUNT(folders) && !status; i++)
         status = oct_loader_refuse(l, check_path(l, folders[i].key, folders[i].folder),
                                    OCT_REFUSED_BY_PLACE);
     return status;
@@ -308,7 +309,7 @@ oct_status oct_loader_check(oct_loader *l) {
                                                          check_export,
                                                          oct_loader_check_options};
     oct_status status = OCT_OK;
-    for (size_t i = 0; i < sizeof checks / sizeof *checks && !status; i++)
+    for (size_t i = 0; i < OCT_COUNT(checks) && !status; i++)
         status = oct_loader_refuse(l, checks[i](l), OCT_REFUSED_BY_PLACE);
     return status;
 }

@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "base/alloc.h"
+#include "base/count.h"
 #include "base/fs.h"
 #include "config/refusals.h"
 #include "config/store.h"
@@ -86,7 +87,7 @@ static oct_status finish_model(oct_loader *l) {
     l->job->model.name = "";
     if (!setting->value || setting->value->kind == OCT_VALUE_NULL)
         return OCT_OK;
-    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
+    for (size_t i = 0; i < OCT_COUNT(ids); i++)
         if (strcmp(setting->value->string, ids[i].id) == 0) {
             l->job->model.name = ids[i].name;
             return OCT_OK;
@@ -324,7 +325,7 @@ static oct_status finish_format(oct_loader *l) {
                    {"E5M2", "E5M2_E5M2_E5M2", OCT_E5M2, OCT_E5M2},
                    {"HYBRID", "E4M3_E4M3_E5M2", OCT_E4M3, OCT_E5M2},
                    {"HIF8", NULL, OCT_HIF8, OCT_HIF8}};
-    enum { N_FORMATS = sizeof formats / sizeof *formats, RECIPE_BYTES = 48 };
+    enum { N_FORMATS = OCT_COUNT(formats), RECIPE_BYTES = 48 };
     const oct_setting *setting = setting_of(l, PLAN "quant_format");
     const char *word = text_of(l, PLAN "quant_format"), **name;
     const char *key = setting->name ? setting->name : PLAN "quant_format";
@@ -402,7 +403,7 @@ static oct_status refuse_foreign_keys(oct_loader *l) {
          "--" PLAN "apply_modules"},
     };
     oct_status status = OCT_OK;
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0] && !status; i++) {
+    for (size_t i = 0; i < OCT_COUNT(keys) && !status; i++) {
         const oct_setting *setting = titan_setting(l, keys[i].name);
         if (setting->value)
             status =
@@ -530,7 +531,7 @@ static oct_status check_chat(oct_loader *l) {
     static const char *const columns[] = {"messages", "prompt", "query", "response", "formatting"};
     const char *chat = NULL;
     char name[64];
-    for (size_t i = 0; i < sizeof columns / sizeof columns[0] && !chat; i++) {
+    for (size_t i = 0; i < OCT_COUNT(columns) && !chat; i++) {
         snprintf(name, sizeof name, "data.dataset_param.attr.%s", columns[i]);
         const oct_value *value = value_of(l, name);
         chat = value && value->kind != OCT_VALUE_NULL ? name : NULL;
@@ -560,7 +561,7 @@ oct_status oct_loader_finish_mindspeed(oct_loader *l) {
     finish_batch(l);
     finish_dtypes(l);
     finish_checkpoint(l);
-    for (size_t i = 0; i < sizeof parts / sizeof *parts && !status; i++)
+    for (size_t i = 0; i < OCT_COUNT(parts) && !status; i++)
         status = oct_loader_refuse(l, parts[i](l), OCT_REFUSED_BY_PLACE);
     take_from_plan(l, &l->job->quantize.linear.mx);
     take_from_plan(l, &l->job->quantize.grouped_mm.mx);

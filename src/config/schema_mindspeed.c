@@ -1,6 +1,7 @@
 /* The keys of a MindSpeed MM job (FSDP2 back end). Names and defaults are those of
  * mindspeed_mm/fsdp/params and of its low-precision guide; mindspeed.c says what the keys mean that
  * aren't stored as they are. */
+#include "base/count.h"
 #include "config/schema.h"
 
 #define AT(member) offsetof(oct_job, member)
@@ -449,4 +450,4 @@ static const oct_key keys[] = {
         "whose scales and rounding hold (numerics.md); framework: MindSpeed's"),
 };
 
-const oct_schema oct_schema_mindspeed = {keys, sizeof keys / sizeof keys[0]};
+const oct_schema oct_schema_mindspeed = {keys, OCT_COUNT(keys)};

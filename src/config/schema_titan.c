@@ -2,6 +2,7 @@
  * Names and defaults are torchtitan's (torchtitan/config/job_config.py) and torchtitan-npu's
  * (torchtitan_npu/config/custom_config.py); what is octet's own says so in docs/configuration.md.
  */
+#include "base/count.h"
 #include "config/schema.h"
 
 #define AT(member) offsetof(oct_job, member)
@@ -330,4 +331,4 @@ static const oct_key keys[] = {
                 "Python can't be imported; the keys of torchtitan-npu are built in"),
 };
 
-const oct_schema oct_schema_titan = {keys, sizeof keys / sizeof keys[0]};
+const oct_schema oct_schema_titan = {keys, OCT_COUNT(keys)};

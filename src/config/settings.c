@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/count.h"
 #include "base/log.h"
 #include "config/fused.h"
 #include "quant/rules.h"
@@ -176,7 +177,7 @@ bool oct_job_asks_for(const oct_job *job, const char *key) {
 bool oct_job_is_npu(const oct_job *job) {
     static const char *const keys[] = {"job.custom_config_module",
                                        "experimental.custom_args_module"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    for (size_t i = 0; i < OCT_COUNT(keys); i++) {
         const oct_key *key = oct_schema_find(&oct_schema_titan, keys[i], strlen(keys[i]));
         const oct_value *value = job->state->titan[key - oct_schema_titan.keys].value;
         if (value && value->kind == OCT_VALUE_STRING && *value->string)

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/count.h"
 #include "base/nearest.h"
 #include "config/refusals.h"
 #include "config/text.h"
@@ -111,7 +112,7 @@ static const char *unsupported_word(const char *name, const char *word) {
         {"training.mixed_precision_param", "float16", "activations in float16 aren't supported"},
         {"parallel.fsdp_plan.param_dtype", "fp16", "activations in float16 aren't supported"},
     };
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+    for (size_t i = 0; i < OCT_COUNT(words); i++)
         if (strcmp(name, words[i].name) == 0 && strcasecmp(word, words[i].word) == 0)
             return words[i].what;
     return NULL;

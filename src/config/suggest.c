@@ -2,6 +2,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/count.h"
 #include "base/nearest.h"
 #include "config/schema.h"
 
@@ -70,7 +71,7 @@ static const char *nearest_by_last_part(const oct_schema *schema, const char *wo
 const char *oct_job_key_like(const char *name) {
     const oct_schema *schema = &oct_schema_titan;
     const char *word = last_part(name);
-    for (size_t i = 0; i < sizeof other_words / sizeof *other_words; i++)
+    for (size_t i = 0; i < OCT_COUNT(other_words); i++)
         if (oct_edit_distance(other_words[i].word, word) == 0)
             return other_words[i].key;
     /* "steps" is training's before it's validation's: the rows are in the order of sections. */

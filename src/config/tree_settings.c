@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/count.h"
 #include "config/refusals.h"
 
 #define MAX_NAME 512
@@ -88,11 +89,11 @@ static oct_status check_is_not_llm(oct_loader *l, const oct_value *root) {
         "model.train_from_scratch",   "model.tokenizer_name_or_path"};
     static const char *const own[] = {"parallel.fsdp_plan", "training.train_iters",
                                       "data.dataset_param", "training.micro_batch_size"};
-    enum { FEWEST = 2, N_WORDS = sizeof words / sizeof *words };
+    enum { FEWEST = 2, N_WORDS = OCT_COUNT(words) };
     const oct_value *first = NULL;
     const char *name = NULL;
     int n = 0;
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+    for (size_t i = 0; i < OCT_COUNT(own); i++)
         if (find_in_section(root, own[i]))
             return OCT_OK;
     for (size_t i = 0; i < N_WORDS; i++) {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/count.h"
 #include "convert/pattern.h"
 
 static oct_status append(char **notes, const char *format, va_list args)
@@ -180,7 +181,7 @@ static oct_status note_unwritten(oct_plan *plan, const oct_converter_spec *spec,
                                  none_ignored ? "ignored_modules" : NULL,
                                  no_converter ? "quant_converters" : NULL};
     char unwritten[64] = "";
-    for (size_t i = 0, n = 0; i < sizeof names / sizeof *names; i++)
+    for (size_t i = 0, n = 0; i < OCT_COUNT(names); i++)
         if (names[i])
             n += (size_t)snprintf(unwritten + n, sizeof unwritten - n, "%s%s", n ? ", " : "",
                                   names[i]);

@@ -182,7 +182,8 @@ oct_status oct_packed_create(const char *path, int64_t vocab_size, uint64_t toke
         status = oct_fail_memory(err);
         goto cleanup;
     }
-    if ((status = oct_path_check_target(path, err)))
+    status = oct_path_check_target(path, err);
+    if (status)
         goto cleanup;
     XXH3_64bits_reset(w->sum);
     /* Processes of several machines may pack the same text into one folder. */

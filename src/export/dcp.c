@@ -162,7 +162,7 @@ static oct_status pack(const dcp *d, const dcp_chunk *c, packed *p, oct_error *e
         return oct_fail(err, OCT_FAILED, "the export was stopped");
     oct_status status =
         oct_export_put_values(t->name, t->values + c->first * row, n, t->dtype, p->bytes, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     put_tensor_pickle(t, c, &pickle);
     oct_zip_put(&p->zip, "archive/data.pkl", pickle.text, pickle.length);
@@ -451,11 +451,11 @@ oct_status oct_dcp_write(const oct_export *e, const char *folder, oct_export_sum
                          oct_error *err) {
     dcp d = {.e = e, .folder = folder};
     oct_status status = list_tensors(&d, err);
-    if (status == OCT_OK)
+    if (!status)
         status = write_tensors(&d, err);
-    if (status == OCT_OK)
+    if (!status)
         status = write_metadata(&d, err);
-    if (status == OCT_OK)
+    if (!status)
         status = read_back(&d, err);
     *summary = (oct_export_summary){.n_tensors = (int64_t)d.n_tensors};
     for (size_t i = 0; i < d.n_tensors; i++)

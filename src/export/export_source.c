@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/count.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "export/export_check.h"
@@ -43,7 +44,7 @@ static const struct {
     [OCT_JOB_BFLOAT16] = {"bfloat16", OCT_BF16},
     [OCT_JOB_FLOAT16] = {"float16", OCT_F16},
 };
-enum { N_DTYPES = sizeof dtypes / sizeof *dtypes };
+enum { N_DTYPES = OCT_COUNT(dtypes) };
 
 static oct_status find_dtype(const char *name, parts *p, oct_error *err) {
     for (int i = 0; i < N_DTYPES; i++)
@@ -63,7 +64,7 @@ static oct_status keep_dtypes(parts *p, oct_error *err) {
     if (hf->quantization != OCT_HF_HIGH_PRECISION)
         return find_dtype("float32", p, err);
     status = oct_hf_model_open(p->from->path, &p->like, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     const oct_safetensors_tensor *first = oct_hf_model_get(p->like, 0);
     p->e.like = p->like;
@@ -158,17 +159,16 @@ static oct_status read_files(parts *p, oct_error *err) {
     const char *folder = p->from->path;
     bool has = is_there(folder, "tokenizer.json", &path);
     oct_status status = path ? OCT_OK : oct_fail_memory(err);
-    if (status == OCT_OK && has)
+    if (!status && has)
         status = oct_portable_read_tokenizer(folder, &p->files, err);
-    if (status == OCT_OK && has)
+    if (!status && has)
         status = oct_tokenizer_load(folder, &p->tokenizer, err);
-    if (status == OCT_OK && !has)
+    if (!status && !has)
         oct_log_warning("%s has no tokenizer.json: the exported folder has none either", folder);
     oct_free(path);
-    if (status == OCT_OK && has && p->from->checkpoint &&
-        !has_file(&p->files, "tokenizer_config.json"))
+    if (!status && has && p->from->checkpoint && !has_file(&p->files, "tokenizer_config.json"))
         status = add_tokenizer_config(p, err);
-    if (status == OCT_OK && p->from->checkpoint && !has_file(&p->files, "generation_config.json"))
+    if (!status && p->from->checkpoint && !has_file(&p->files, "generation_config.json"))
         status = add_generation_config(p, err);
     return status;
 }
@@ -181,16 +181,16 @@ static oct_status put_words(parts *p, oct_error *err) {
     char *origin = NULL;
     bool has = is_there(p->from->path, "config.json", &origin);
     oct_status status = origin ? OCT_OK : oct_fail_memory(err);
-    if (status == OCT_OK)
+    if (!status)
         status =
             oct_hf_words_put(&p->from->args, has ? origin : NULL, p->dtype, &p->config, &why, err);
     oct_free(origin);
-    if (status == OCT_OK && (p->config.failed || why.failed))
+    if (!status && (p->config.failed || why.failed))
         status = oct_fail_memory(err);
-    if (status == OCT_OK && !p->config.length)
+    if (!status && !p->config.length)
         status = oct_fail_no_words(&why, err);
     oct_strbuf_free(&why);
-    if (status != OCT_OK)
+    if (status)
         return status;
     oct_hf_words_losses(&p->from->args, losses);
     for (int i = 0; losses[i]; i++)
@@ -202,9 +202,9 @@ static oct_status put_words(parts *p, oct_error *err) {
 
 static oct_status read_model(parts *p, oct_error *err) {
     oct_status status = oct_model_create(&p->from->args, OCT_PARAMS_ALLOCATED, &p->model, err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_model_source_read(p->from, p->model, err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_conversion_create(&p->from->job, p->model, &p->conversion, err);
     return status;
 }
@@ -220,13 +220,13 @@ static oct_status prepare(parts *p, const oct_export_request *request, oct_error
                         .stop_user = request->stop_user};
     bool hf = request->format != OCT_EXPORT_DCP;
     oct_status status = choose_dtype(p, request, err);
-    if (status == OCT_OK && hf)
+    if (!status && hf)
         status = put_words(p, err);
-    if (status == OCT_OK && hf)
+    if (!status && hf)
         status = read_files(p, err);
-    if (status == OCT_OK)
+    if (!status)
         status = read_model(p, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     p->e.model = p->model;
     p->e.plan = oct_conversion_plan(p->conversion);
@@ -253,9 +253,9 @@ oct_status oct_export_source(const oct_model_source *source, const oct_export_re
                              const char *target, oct_export_summary *summary, oct_error *err) {
     parts p = {.from = source};
     oct_status status = oct_export_check_target(target, err);
-    if (status == OCT_OK)
+    if (!status)
         status = prepare(&p, request, err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_export_write(&p.e, target, summary, err);
     free_parts(&p);
     return status;

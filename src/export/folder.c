@@ -94,9 +94,9 @@ static void sweep(const oct_new_folder *f) {
 
 static oct_status make_temporary(oct_new_folder *f, oct_error *err) {
     oct_status status = oct_make_folders(f->parent, err);
-    if (status == OCT_OK)
+    if (!status)
         sweep(f);
-    if (status != OCT_OK)
+    if (status)
         return status;
     f->made = mkdir(f->temporary, 0777) == 0;
     if (!f->made)
@@ -108,7 +108,7 @@ static oct_status make_temporary(oct_new_folder *f, oct_error *err) {
 oct_status oct_new_folder_check(const char *path, oct_error *err) {
     oct_new_folder f = {0};
     oct_status status = set_names(path, &f, err);
-    if (status == OCT_OK && is_there(f.path))
+    if (!status && is_there(f.path))
         status = fail_taken(f.path, err);
     free_names(&f);
     return status;
@@ -117,18 +117,18 @@ oct_status oct_new_folder_check(const char *path, oct_error *err) {
 oct_status oct_new_folder_begin(const char *path, oct_new_folder *f, oct_error *err) {
     *f = (oct_new_folder){0};
     oct_status status = set_names(path, f, err);
-    if (status == OCT_OK && is_there(f->path))
+    if (!status && is_there(f->path))
         status = fail_taken(f->path, err);
-    if (status == OCT_OK)
+    if (!status)
         status = make_temporary(f, err);
-    if (status != OCT_OK)
+    if (status)
         oct_new_folder_end(f);
     return status;
 }
 
 oct_status oct_new_folder_publish(oct_new_folder *f, oct_error *err) {
     oct_status status = oct_folder_sync(f->temporary, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     int failed = renameat2(AT_FDCWD, f->temporary, AT_FDCWD, f->path, RENAME_NOREPLACE);
     if (failed && errno == EINVAL && !is_there(f->path)) /* a file system that can't promise it */

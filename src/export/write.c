@@ -36,15 +36,15 @@ static oct_status put_config(const oct_export *e, const oct_export_tensors *t, c
     json_t *root = NULL, *value = NULL;
     const char *const *ignored = (const char *const *)t->ignored;
     oct_status status = oct_json_parse(e->config, strlen(e->config), "config.json", &root, err);
-    if (status == OCT_OK && e->format != OCT_EXPORT_HF) {
+    if (!status && e->format != OCT_EXPORT_HF) {
         oct_dialect_put_config(e->format, ignored, t->n_ignored, &quantization);
         status = quantization.failed ? oct_fail_memory(err)
                                      : oct_json_parse(quantization.text, quantization.length,
                                                       "quantization_config", &value, err);
-        if (status == OCT_OK && json_object_set_new(root, "quantization_config", value) != 0)
+        if (!status && json_object_set_new(root, "quantization_config", value) != 0)
             status = oct_fail_memory(err);
     }
-    if (status == OCT_OK) {
+    if (!status) {
         oct_json_put(&text, root, 2);
         oct_strbuf_puts(&text, "\n");
         status = put_text(folder, "config.json", &text, err);
@@ -79,7 +79,7 @@ static oct_status send(void *context, oct_safetensors_stream *to, oct_error *err
     if (!bytes)
         return oct_fail_memory(err);
     oct_status status = oct_export_tensor_make(tensor, bytes, err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_safetensors_write_piece(to, bytes, n_bytes, err);
     oct_free(bytes);
     return status;
@@ -124,7 +124,7 @@ static oct_status compare(const oct_export_tensor *tensor, const oct_hf_model *f
     if (!bytes)
         return oct_fail_memory(err);
     oct_status status = oct_export_tensor_make(tensor, bytes, err);
-    if (status == OCT_OK && memcmp(bytes, there->data, n_bytes) != 0)
+    if (!status && memcmp(bytes, there->data, n_bytes) != 0)
         status = oct_fail(err, OCT_FAILED, "%s: read back with other bytes than were written",
                           tensor->name);
     oct_free(bytes);
@@ -135,9 +135,9 @@ static oct_status read_back(const oct_export_tensors *t, const char *folder, oct
     oct_hf_model *files = NULL;
     oct_hf_config config;
     oct_status status = oct_hf_config_read(folder, &config, err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_hf_model_open(folder, &files, err);
-    if (status == OCT_OK && oct_hf_model_count(files) != (int64_t)t->n)
+    if (!status && oct_hf_model_count(files) != (int64_t)t->n)
         status = oct_fail(err, OCT_FAILED, "%s: expected %zu tensors; read back %" PRId64, folder,
                           t->n, oct_hf_model_count(files));
     for (size_t i = 0; i < t->n && !status; i++)
@@ -155,11 +155,11 @@ oct_status oct_export_check_target(const char *target, oct_error *err) {
 static oct_status fill(const oct_export *e, oct_export_tensors *t, const char *folder,
                        oct_error *err) {
     oct_status status = put_files(e, t, folder, err);
-    if (status == OCT_OK)
+    if (!status)
         status = put_tensors(e, t, folder, err);
-    if (status == OCT_OK)
+    if (!status)
         status = read_back(t, folder, err);
-    if (status == OCT_OK && e->check)
+    if (!status && e->check)
         status = e->check(e->check_user, folder, err);
     return status;
 }
@@ -168,7 +168,7 @@ static oct_status write_hf(const oct_export *e, const char *folder, oct_export_s
                            oct_error *err) {
     oct_export_tensors tensors;
     oct_status status = oct_export_tensors_list(e, &tensors, err);
-    if (status == OCT_OK)
+    if (!status)
         status = fill(e, &tensors, folder, err);
     *summary = tensors.summary;
     oct_export_tensors_free(&tensors);
@@ -179,10 +179,10 @@ oct_status oct_export_write(const oct_export *e, const char *target, oct_export_
                             oct_error *err) {
     oct_new_folder folder = {0};
     oct_status status = oct_new_folder_begin(target, &folder, err);
-    if (status == OCT_OK)
+    if (!status)
         status = e->format == OCT_EXPORT_DCP ? oct_dcp_write(e, folder.temporary, summary, err)
                                              : write_hf(e, folder.temporary, summary, err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_new_folder_publish(&folder, err);
     oct_new_folder_end(&folder);
     return status;

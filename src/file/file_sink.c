@@ -47,7 +47,8 @@ oct_status oct_file_sink_open(const char *path, oct_file_sink **sink, oct_error 
         status = oct_fail_memory(err);
         goto cleanup;
     }
-    if ((status = oct_path_check_target(path, err)))
+    status = oct_path_check_target(path, err);
+    if (status)
         goto cleanup;
     snprintf(s->temporary, size, "%s.tmp.%ld", path, (long)getpid());
     s->fd = open(s->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/count.h"
 #include "base/utf8.h"
 
 oct_shown oct_show(const char *name) {
@@ -93,7 +94,7 @@ static void relax_value(relaxing *r) {
     static const char *const words[][2] = {
         {"NaN", "\"NaN\""}, {"Infinity", "\"Infinity\""}, {"-Infinity", "\"-Infinity\""}};
     char c = r->text[r->at];
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+    for (size_t i = 0; i < OCT_COUNT(words); i++) {
         if (c == words[i][0][0] && starts_with(r, words[i][0])) {
             replace(r, strlen(words[i][0]), words[i][1]);
             return;

@@ -17,7 +17,7 @@ static oct_status read_line(const char *line, size_t n, const char *where, oct_j
     if (strspn(line, " \t\r") >= n)
         return OCT_OK;
     oct_status status = oct_json_parse(line, n, "line", &object, &cause);
-    if (status != OCT_OK)
+    if (status)
         return oct_fail(err, status, "%s: %s", where, cause.message);
     status = sink(user, object, where, err);
     json_decref(object);
@@ -30,7 +30,7 @@ oct_status oct_json_lines_read(const char *path, oct_json_line_sink sink, void *
     size_t n = 0;
     long number = 1;
     oct_status status = oct_file_read(path, MAX_BYTES, &text, &n, err);
-    for (size_t at = 0; at < n && status == OCT_OK; number++) {
+    for (size_t at = 0; at < n && !status; number++) {
         const char *end = memchr(text + at, '\n', n - at);
         size_t length = end ? (size_t)(end - text) - at : n - at;
         oct_strbuf where = {0};

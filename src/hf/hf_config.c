@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/count.h"
 #include "base/fs.h"
 #include "hf/hf_fields.h"
 
@@ -46,7 +47,7 @@ static oct_status check_spellings(const char *file, const json_t *root, oct_erro
                                            {"num_local_experts", "num_experts"},
                                            {"num_local_experts", "n_routed_experts"},
                                            {"num_mtp_layers", "num_nextn_predict_layers"}};
-    for (size_t i = 0; i < OCT_HF_LENGTH(pairs); i++) {
+    for (size_t i = 0; i < OCT_COUNT(pairs); i++) {
         const json_t *a = oct_hf_get(root, pairs[i][0]), *b = oct_hf_get(root, pairs[i][1]);
         if (a && b && !json_equal(a, b))
             return oct_fail(err, OCT_INVALID, "%s: %s: expected the value of %s, its other name",
@@ -138,7 +139,7 @@ static oct_status check_latent_heads(const char *file, const json_t *root, const
         int64_t value;
     } derived[] = {{"head_dim", c->qk_rope_head_dim},
                    {"qk_head_dim", c->qk_nope_head_dim + c->qk_rope_head_dim}};
-    for (size_t i = 0; i < OCT_HF_LENGTH(derived); i++) {
+    for (size_t i = 0; i < OCT_COUNT(derived); i++) {
         const json_t *value = oct_hf_get(root, derived[i].key);
         if (value && (!json_is_integer(value) || json_integer_value(value) != derived[i].value))
             return oct_fail(err, OCT_INVALID,
@@ -162,10 +163,12 @@ static oct_status check_latent_heads(const char *file, const json_t *root, const
 static oct_status check_heads(const char *file, const json_t *root, oct_hf_config *c,
                               oct_error *err) {
     bool latent = c->family == OCT_HF_DEEPSEEK_V3;
-    oct_status status;
+    oct_status status = OCT_OK;
     if (!c->num_key_value_heads)
         c->num_key_value_heads = c->num_attention_heads;
-    if (latent && (status = check_latent_heads(file, root, c, err)))
+    if (latent)
+        status = check_latent_heads(file, root, c, err);
+    if (status)
         return status;
     if (c->num_attention_heads % c->num_key_value_heads)
         return oct_fail(err, OCT_INVALID,
@@ -243,16 +246,28 @@ static oct_status read_root(const char *file, const json_t *root, oct_hf_config 
     if (status)
         return status;
     *c = oct_hf_defaults(family);
-    if ((status = oct_hf_read_fields(file, "", root, oct_hf_root_fields(), c, err)) ||
-        (status = check_spellings(file, root, err)) ||
-        (status = read_architecture(file, root, c, err)) ||
-        (status = read_activation(file, root, err)) ||
-        (status = read_ends(file, root, c->eos_token_ids, &c->n_eos_token_ids, err)) ||
-        (status = read_scoring(file, root, c, err)) ||
-        (status = oct_hf_read_rope(file, root, c, err)) ||
-        (status = oct_hf_read_layers(file, root, c, err)) ||
-        (status = oct_hf_read_quantization(file, root, c, err)) ||
-        (status = check_heads(file, root, c, err)) || (status = check_experts(file, c, err)))
+    status = oct_hf_read_fields(file, "", root, oct_hf_root_fields(), c, err);
+    if (!status)
+        status = check_spellings(file, root, err);
+    if (!status)
+        status = read_architecture(file, root, c, err);
+    if (!status)
+        status = read_activation(file, root, err);
+    if (!status)
+        status = read_ends(file, root, c->eos_token_ids, &c->n_eos_token_ids, err);
+    if (!status)
+        status = read_scoring(file, root, c, err);
+    if (!status)
+        status = oct_hf_read_rope(file, root, c, err);
+    if (!status)
+        status = oct_hf_read_layers(file, root, c, err);
+    if (!status)
+        status = oct_hf_read_quantization(file, root, c, err);
+    if (!status)
+        status = check_heads(file, root, c, err);
+    if (!status)
+        status = check_experts(file, c, err);
+    if (status)
         return status;
     return oct_hf_refuse_unknown(file, root, c, err);
 }
@@ -295,9 +310,12 @@ oct_status oct_hf_end_tokens(const char *folder, const oct_hf_config *config,
     if (!file)
         return oct_fail_memory(err);
     oct_status status = OCT_OK;
-    if (oct_path_exists(file) &&
-        !(status = oct_file_read(file, MAX_CONFIG_BYTES, &text, &n_bytes, err)) &&
-        !(status = oct_json_parse(text, n_bytes, file, &root, err)))
+    bool is_there = oct_path_exists(file);
+    if (is_there)
+        status = oct_file_read(file, MAX_CONFIG_BYTES, &text, &n_bytes, err);
+    if (is_there && !status)
+        status = oct_json_parse(text, n_bytes, file, &root, err);
+    if (is_there && !status)
         status = read_ends(file, root, ids, n, err);
     json_decref(root);
     oct_free(text);

@@ -1,5 +1,6 @@
 /* The tables of config.json's keys and of the families' defaults, and reading values by them: see
  * hf_fields.h. */
+#include "base/count.h"
 #include "hf/hf_fields.h"
 
 #include <inttypes.h>
@@ -155,7 +156,7 @@ static const oct_hf_field root_fields[] = {
 };
 
 oct_hf_fields oct_hf_root_fields(void) {
-    return (oct_hf_fields){root_fields, OCT_HF_LENGTH(root_fields)};
+    return (oct_hf_fields){root_fields, OCT_COUNT(root_fields)};
 }
 
 /* ---- values ---- */

@@ -3,6 +3,7 @@
 #ifndef OCT_HF_HF_FIELDS_H
 #define OCT_HF_HF_FIELDS_H
 
+#include "base/count.h"
 #include "file/json.h"
 #include "hf/hf_config.h"
 
@@ -72,7 +73,5 @@ static inline const json_t *oct_hf_get(const json_t *in, const char *key) {
     const json_t *value = json_object_get(in, key);
     return json_is_null(value) ? NULL : value;
 }
-
-#define OCT_HF_LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
 #endif

@@ -2,6 +2,7 @@
  * computes, in any value or in one alone, and all others, which are refused. See hf_fields.h. */
 #include <string.h>
 
+#include "base/count.h"
 #include "base/nearest.h"
 #include "hf/hf_fields.h"
 
@@ -156,7 +157,7 @@ static bool is_used(const char *key, const oct_hf_config *c) {
     for (size_t i = 0; i < fields.n; i++)
         if ((fields.list[i].families & 1 << c->family) && strcmp(fields.list[i].key, key) == 0)
             return true;
-    for (size_t i = 0; i < OCT_HF_LENGTH(special); i++)
+    for (size_t i = 0; i < OCT_COUNT(special); i++)
         if ((special[i].families & 1 << c->family) && strcmp(special[i].key, key) == 0)
             return true;
     return false;
@@ -167,10 +168,10 @@ static const char *nearest(const char *key, const oct_hf_config *c) {
     const char *names[128];
     size_t n = 0;
     oct_hf_fields fields = oct_hf_root_fields();
-    for (size_t i = 0; i < fields.n && n < OCT_HF_LENGTH(names); i++)
+    for (size_t i = 0; i < fields.n && n < OCT_COUNT(names); i++)
         if (fields.list[i].families & 1 << c->family)
             names[n++] = fields.list[i].key;
-    for (size_t i = 0; i < OCT_HF_LENGTH(special) && n < OCT_HF_LENGTH(names); i++)
+    for (size_t i = 0; i < OCT_COUNT(special) && n < OCT_COUNT(names); i++)
         if (special[i].families & 1 << c->family)
             names[n++] = special[i].key;
     return oct_nearest_name(key, names, n);
@@ -204,7 +205,7 @@ static oct_status fail_list(const char *file, const char *where, const char *wha
 /* Either the key's known values, or what it may have meant. */
 static void put_refused(const char *key, const json_t *value, const oct_hf_config *c,
                         oct_strbuf *list) {
-    for (size_t i = 0; i < OCT_HF_LENGTH(known); i++) {
+    for (size_t i = 0; i < OCT_COUNT(known); i++) {
         if (strcmp(known[i].key, key) != 0)
             continue;
         if (changes_nothing(known[i].when, value, c) || is_idle_window(key, c))

@@ -3,6 +3,7 @@
  * hf_fields.h. */
 #include <string.h>
 
+#include "base/count.h"
 #include "hf/hf_fields.h"
 
 /* A key and the text that it must have; NULL: any value, as the tensors say it themselves (which
@@ -58,7 +59,7 @@ static const dialect dialects[] = {
 #define WHERE "quantization_config: "
 
 static const rule *find_rule(const dialect *d, const char *key) {
-    for (size_t i = 0; i < OCT_HF_LENGTH(d->rules) && d->rules[i].key; i++)
+    for (size_t i = 0; i < OCT_COUNT(d->rules) && d->rules[i].key; i++)
         if (strcmp(d->rules[i].key, key) == 0)
             return &d->rules[i];
     return NULL;
@@ -69,7 +70,7 @@ static bool is_switched_off(const char *key, const json_t *value) {
     static const char *const parts[] = {"kv_cache_scheme", "kv_cache_quant_algo", "sparsity_config",
                                         "transform_config"};
     bool part = false;
-    for (size_t i = 0; i < OCT_HF_LENGTH(parts); i++)
+    for (size_t i = 0; i < OCT_COUNT(parts); i++)
         part |= strcmp(parts[i], key) == 0;
     return part && (json_is_null(value) || (json_is_object(value) && !json_object_size(value)));
 }
@@ -122,7 +123,7 @@ static oct_status check_groups(const char *file, const json_t *in, oct_error *er
     json_t *groups = json_object_get(in, "config_groups"), *group;
     json_object_foreach(groups, name, group) {
         const json_t *weights = json_object_get(group, "weights");
-        for (size_t i = 0; i < OCT_HF_LENGTH(wanted); i++) {
+        for (size_t i = 0; i < OCT_COUNT(wanted); i++) {
             const json_t *value = json_object_get(weights, wanted[i].key);
             bool right =
                 wanted[i].text
@@ -146,7 +147,7 @@ oct_status oct_hf_read_quantization(const char *file, const json_t *root, oct_hf
         return OCT_OK;
     const json_t *value = oct_hf_get(in, "quant_method");
     const char *method = json_string_value(value);
-    for (size_t i = 0; method && i < OCT_HF_LENGTH(dialects); i++)
+    for (size_t i = 0; method && i < OCT_COUNT(dialects); i++)
         if (strcmp(method, dialects[i].method) == 0)
             d = &dialects[i];
     if (!d)

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/count.h"
 #include "hf/hf_fields.h"
 
 static const char *const type_names[] = {[OCT_HF_ROPE_DEFAULT] = "default",
@@ -47,13 +48,13 @@ static const oct_hf_field yarn_fields[] = {
 oct_hf_fields oct_hf_rope_fields(oct_hf_rope_type type) {
     switch (type) {
     case OCT_HF_ROPE_LINEAR:
-        return (oct_hf_fields){scaled_fields, OCT_HF_LENGTH(scaled_fields)};
+        return (oct_hf_fields){scaled_fields, OCT_COUNT(scaled_fields)};
     case OCT_HF_ROPE_DYNAMIC:
-        return (oct_hf_fields){dynamic_fields, OCT_HF_LENGTH(dynamic_fields)};
+        return (oct_hf_fields){dynamic_fields, OCT_COUNT(dynamic_fields)};
     case OCT_HF_ROPE_LLAMA3:
-        return (oct_hf_fields){llama3_fields, OCT_HF_LENGTH(llama3_fields)};
+        return (oct_hf_fields){llama3_fields, OCT_COUNT(llama3_fields)};
     case OCT_HF_ROPE_YARN:
-        return (oct_hf_fields){yarn_fields, OCT_HF_LENGTH(yarn_fields)};
+        return (oct_hf_fields){yarn_fields, OCT_COUNT(yarn_fields)};
     case OCT_HF_ROPE_DEFAULT:
     case OCT_N_HF_ROPE_TYPES:
         break;
@@ -143,14 +144,18 @@ oct_status oct_hf_read_rope(const char *file, const json_t *root, oct_hf_config 
         return oct_fail(err, OCT_INVALID,
                         "%s: rope_parameters: expected what rope_scaling says, or one of both",
                         file);
-    if ((status = read_type(file, key, in, &config->rope_type, err)) ||
-        (status = read_theta(file, where, root, in, config, err)) ||
-        (status = check_partial(file, where, in, err)))
+    status = read_type(file, key, in, &config->rope_type, err);
+    if (!status)
+        status = read_theta(file, where, root, in, config, err);
+    if (!status)
+        status = check_partial(file, where, in, err);
+    if (status)
         return status;
     oct_hf_fields fields = oct_hf_rope_fields(config->rope_type);
-    if ((status =
-             oct_hf_refuse_unknown_in(file, where, in, known, OCT_HF_LENGTH(known), fields, err)) ||
-        (status = oct_hf_read_fields(file, where, in, fields, config, err)) || fields.n == 0)
+    status = oct_hf_refuse_unknown_in(file, where, in, known, OCT_COUNT(known), fields, err);
+    if (!status)
+        status = oct_hf_read_fields(file, where, in, fields, config, err);
+    if (status || fields.n == 0)
         return status;
     return check_scaling(file, where, config, err);
 }

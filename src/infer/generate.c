@@ -109,7 +109,7 @@ static oct_status draw_token(const batch *b, text *t, float *logits, oct_error *
         end_text(t, OCT_END_BY_TOKEN);
     else
         status = put_token(b, t, id, err);
-    if (status == OCT_OK && t->ended && t->result->end != OCT_END_BY_STOP)
+    if (!status && t->ended && t->result->end != OCT_END_BY_STOP)
         send_until(b, t, t->bytes.length);
     return status;
 }
@@ -213,9 +213,9 @@ oct_status oct_inference_generate(oct_inference *inference, const char *const *p
                .texts = oct_calloc_array(n, sizeof *b.texts)};
     oct_status status =
         b.texts ? encode_all(&b, prompts, results, &shortest, &longest, err) : oct_fail_memory(err);
-    if (status == OCT_OK)
+    if (!status)
         status = allocate(&b, shortest, longest, err);
-    if (status == OCT_OK)
+    if (!status)
         status = run(&b, shortest, err);
     free_batch(&b);
     return status;

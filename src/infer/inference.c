@@ -27,7 +27,7 @@ static oct_status read_histories(const oct_inference *inference, const oct_check
                                  oct_error *err) {
     const oct_plan *plan = oct_conversion_plan(inference->conversion);
     oct_status status = OCT_OK;
-    for (int64_t i = 0; from && i < plan->n_rows && status == OCT_OK; i++) {
+    for (int64_t i = 0; from && i < plan->n_rows && !status; i++) {
         oct_tensor history = oct_plan_row_history(&plan->rows[i]);
         oct_strbuf name = {0};
         if (!history.data)
@@ -49,11 +49,11 @@ static oct_status create_model(oct_inference *inference, const oct_model_source 
     oct_model_args args = from->args;
     args.max_seq_len = oct_max_i64(args.max_seq_len, max_len);
     oct_status status = oct_model_args_resolve(&args, err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_job_build(job, &args, OCT_PARAMS_ALLOCATED, &parts, err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_model_source_read(from, parts.model, err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_job_equip(job, &parts, err);
     inference->model = parts.model;
     inference->conversion = parts.conversion;
@@ -79,12 +79,12 @@ static oct_status load_tokenizer(oct_inference *inference, const char *path, oct
                         "tokenizer; name it with --tokenizer");
     oct_status status = oct_tokenizer_load(path, &inference->tokenizer, err);
     int64_t vocab_size = oct_model_get_args(inference->model)->vocab_size;
-    if (status == OCT_OK && oct_tokenizer_vocab_size(inference->tokenizer) > vocab_size)
+    if (!status && oct_tokenizer_vocab_size(inference->tokenizer) > vocab_size)
         status = oct_fail(err, OCT_INVALID,
                           "%s: the tokenizer's ids reach %lld, but the model's vocabulary has %lld",
                           path, (long long)oct_tokenizer_vocab_size(inference->tokenizer) - 1,
                           (long long)vocab_size);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_setup_documents(inference->tokenizer, inference->model, err);
     return status;
 }
@@ -98,7 +98,7 @@ static oct_status open_tokenizer(oct_inference *inference, const json_t *state, 
         path = from->path;
     if (!path)
         status = find_tokenizer(from->checkpoint, state, &own, err);
-    if (status == OCT_OK)
+    if (!status)
         status = load_tokenizer(inference, path ? path : own, err);
     oct_free(own);
     return status;
@@ -132,18 +132,18 @@ oct_status oct_inference_open(const char *path, const oct_inference_options *opt
     oct_status status = oct_model_source_open(path, &use, &inference->source, err);
     const oct_model_source *from = inference->source;
     inference->n_trained = -1;
-    if (status == OCT_OK && from->checkpoint) {
+    if (!status && from->checkpoint) {
         state = json_loads(oct_checkpoint_state(from->checkpoint), 0, NULL);
         read_state(inference, state);
     }
-    if (status == OCT_OK)
+    if (!status)
         status = read_ends(inference, err);
-    if (status == OCT_OK)
+    if (!status)
         status = create_model(inference, from, options->max_len, err);
-    if (status == OCT_OK)
+    if (!status)
         status = open_tokenizer(inference, state, options->tokenizer_path, err);
     json_decref(state);
-    if (status == OCT_OK)
+    if (!status)
         *out = inference;
     else
         oct_inference_close(inference);
@@ -212,7 +212,7 @@ static oct_status open_held_out(const oct_inference *inference, const oct_setup_
                         "TEXT to evaluate on",
                         inference->source->path);
     oct_status status = oct_setup_validation(job, setup, seq_len, dataset, err);
-    if (status != OCT_OK || !at_end)
+    if (status || !at_end)
         return status;
     if (is_text_of_training(inference, *dataset))
         return OCT_OK;
@@ -250,7 +250,7 @@ static oct_status evaluate_strided(oct_inference *inference, const oct_inference
                                        .progress = data->progress,
                                        .progress_user = data->progress_user};
     oct_status status = oct_dataset_open(data->path, inference->tokenizer, &pairs, &dataset, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     int64_t n = oct_dataset_n_sequences(dataset);
     const oct_strided strided = {.model = inference->model,
@@ -291,7 +291,7 @@ oct_status oct_inference_evaluate(oct_inference *inference, const oct_inference_
     oct_status status =
         data->path ? oct_dataset_open(data->path, inference->tokenizer, &whole, &dataset, err)
                    : open_held_out(inference, &setup, seq_len, path, &dataset, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     int64_t n = oct_dataset_n_sequences(dataset);
     const oct_evaluation evaluation = {

@@ -28,10 +28,10 @@ static oct_status read_lines(const char *path, oct_prompts *p, oct_error *err) {
     char *text = NULL;
     size_t n = 0;
     oct_status status = oct_file_read(path, MAX_BYTES, &text, &n, err);
-    if (status == OCT_OK && memchr(text, '\0', n))
+    if (!status && memchr(text, '\0', n))
         status = oct_fail(err, OCT_INVALID,
                           "%s: expected a text of a prompt a line; it holds a NUL", path);
-    for (size_t at = 0; at < n && status == OCT_OK;) {
+    for (size_t at = 0; at < n && !status;) {
         const char *end = memchr(text + at, '\n', n - at);
         size_t length = end ? (size_t)(end - text) - at : n - at;
         status = append(p, text + at, length, err);
@@ -50,7 +50,7 @@ oct_status oct_prompts_read(const char *path, oct_prompts *prompts, oct_error *e
     oct_status status = ends_with(path, ".jsonl")
                             ? oct_json_lines_read(path, take_object, prompts, err)
                             : read_lines(path, prompts, err);
-    if (status == OCT_OK && prompts->n == 0)
+    if (!status && prompts->n == 0)
         status = oct_fail(err, OCT_INVALID, "%s: expected prompts; it has none", path);
     return status;
 }

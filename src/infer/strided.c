@@ -13,7 +13,7 @@ static oct_status read_window(const oct_strided *s, int64_t index, int64_t S, in
     for (int64_t i = 0; i < S; i++) {
         int32_t pair[2];
         oct_status status = oct_dataset_sequence(s->pairs, first + i, pair, err);
-        if (status != OCT_OK)
+        if (status)
             return status;
         tokens[i] = pair[0];
         labels[i] = i < n_old ? OCT_IGNORE_LABEL : pair[1];
@@ -28,10 +28,10 @@ static oct_status run(const oct_strided *s, int64_t index, int64_t n, int64_t S,
     oct_status status = OCT_OK;
     for (int64_t i = 0; i < n && !status; i++)
         status = read_window(s, index + i, S, tokens + i * S, labels + i * S, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     status = oct_model_evaluate(s->model, s->step, n, S, tokens, labels, &loss, &count);
-    if (status != OCT_OK)
+    if (status)
         return status == OCT_NO_MEMORY ? oct_fail_memory(err)
                                        : oct_fail(err, status, "the model refused its tokens");
     oct_loss_sum_add(total, loss, count);
@@ -54,7 +54,7 @@ oct_status oct_evaluate_strided(const oct_strided *s, oct_loss_sum *total, oct_e
             s->progress(s->progress_user, "evaluating", oct_min_i64(i + s->batch_size, n_whole),
                         n_whole);
     }
-    if (status == OCT_OK && rest)
+    if (!status && rest)
         status = run(s, n_whole, 1, s->n - n_whole * s->stride, tokens, labels, total, err);
     oct_free(tokens);
     oct_free(labels);

@@ -104,7 +104,7 @@ static oct_status read_question(const json_t *object, const char *where, oct_que
     const char *text;
     const json_t *choices = json_object_get(object, "choices");
     oct_status status = oct_json_line_text(object, "question", where, &text, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     q->text = oct_strdup(text);
     status = q->text ? take_choices(choices, where, q, err) : oct_fail_memory(err);
@@ -123,7 +123,7 @@ static oct_status take_object(void *user, const json_t *object, const char *wher
 
 oct_status oct_task_read(const char *path, oct_task *task, oct_error *err) {
     oct_status status = oct_json_lines_read(path, take_object, task, err);
-    if (status == OCT_OK && task->n == 0)
+    if (!status && task->n == 0)
         status = oct_fail(err, OCT_INVALID, "%s: expected questions; it has none", path);
     return status;
 }
@@ -150,12 +150,12 @@ static oct_status encode(const oct_inference *inference, const oct_question *q, 
     oct_status status = text.failed ? oct_fail_memory(err)
                                     : oct_inference_encode(inference, q->text, &question, err);
     /* An empty question is what a text begins with: the choice alone must begin so too. */
-    if (status == OCT_OK && !*q->text)
+    if (!status && !*q->text)
         status = oct_token_list_append(ids, question.ids, question.n) == OCT_OK
                      ? oct_tokenizer_encode(inference->tokenizer, text.text, text.length,
                                             OCT_ADDED_TOKENS_FOUND, ids, err)
                      : oct_fail_memory(err);
-    else if (status == OCT_OK)
+    else if (!status)
         status = oct_inference_encode(inference, text.text, ids, err);
     *n_question = question.n;
     oct_token_list_free(&question);
@@ -171,23 +171,23 @@ static oct_status score_choice(oct_inference *inference, const oct_question *q, 
     double loss = 0;
     int32_t *labels = NULL;
     oct_status status = encode(inference, q, choice, &ids, &n_question, err);
-    if (status == OCT_OK && (ids.n <= n_question || n_question == 0))
+    if (!status && (ids.n <= n_question || n_question == 0))
         status = oct_fail(err, OCT_INVALID,
                           "choice %zu of the question '%.60s' has no token of its own behind it",
                           choice, q->text);
-    if (status == OCT_OK && !(labels = oct_malloc_array(ids.n, sizeof *labels)))
+    if (!status && !(labels = oct_malloc_array(ids.n, sizeof *labels)))
         status = oct_fail_memory(err);
     for (size_t i = 0; i + 1 < ids.n && labels; i++)
         labels[i] = i + 1 < n_question ? OCT_IGNORE_LABEL : ids.ids[i + 1];
-    if (status == OCT_OK) {
+    if (!status) {
         status = oct_model_evaluate(inference->model, inference->step, 1, (int64_t)ids.n - 1,
                                     ids.ids, labels, &loss, &count);
-        if (status != OCT_OK)
+        if (status)
             status = status == OCT_NO_MEMORY
                          ? oct_fail_memory(err)
                          : oct_fail(err, status, "the model refused %zu tokens", ids.n - 1);
     }
-    if (status == OCT_OK && !isfinite(loss))
+    if (!status && !isfinite(loss))
         status = oct_fail(err, OCT_FAILED, "a likelihood is not finite");
     *log_likelihood = -loss;
     oct_free(labels);
@@ -202,7 +202,7 @@ static oct_status score_question(oct_inference *inference, const oct_question *q
     for (size_t i = 0; i < q->n_choices; i++) {
         double sum;
         oct_status status = score_choice(inference, q, i, &sum, err);
-        if (status != OCT_OK)
+        if (status)
             return status;
         double normalized = sum / (double)q->n_characters[i];
         chosen = sum > best ? i : chosen;
@@ -221,7 +221,7 @@ oct_status oct_task_score_model(oct_inference *inference, const oct_task *task,
                                 oct_error *err) {
     oct_status status = OCT_OK;
     *score = (oct_task_score){0};
-    for (size_t i = 0; i < task->n && status == OCT_OK; i++) {
+    for (size_t i = 0; i < task->n && !status; i++) {
         status = score_question(inference, &task->questions[i], score, err);
         if (progress)
             progress(progress_user, "questions", (int64_t)i + 1, (int64_t)task->n);

@@ -17,7 +17,7 @@ static oct_status read_batch(const oct_dataset *dataset, int64_t first, int64_t 
     int64_t S = oct_dataset_seq_len(dataset);
     for (int64_t i = 0; i < n; i++) {
         oct_status status = oct_dataset_sequence(dataset, first + i, window, err);
-        if (status != OCT_OK)
+        if (status)
             return status;
         memcpy(tokens + i * S, window, (size_t)S * sizeof *tokens);
         memcpy(targets + i * S, window + 1, (size_t)S * sizeof *targets);
@@ -61,7 +61,7 @@ oct_status oct_evaluate(const oct_evaluation *e, oct_loss_sum *total, oct_error 
             status = e->ask_to_stop(e->ask_user, &stop, err);
         if (stop)
             *total = (oct_loss_sum){0};
-        if (stop || status != OCT_OK)
+        if (stop || status)
             goto cleanup;
         status = n > 0 ? read_batch(e->dataset, e->first + start, n, window, tokens, targets, err)
                        : OCT_OK;
@@ -69,9 +69,9 @@ oct_status oct_evaluate(const oct_evaluation *e, oct_loss_sum *total, oct_error 
             n = fill_nothing(S, tokens, targets);
         if (e->world)
             status = oct_comm_agree(e->world, status, err);
-        if (status == OCT_OK)
+        if (!status)
             status = oct_model_evaluate(e->model, e->step, n, S, tokens, targets, &loss, &count);
-        if (status != OCT_OK)
+        if (status)
             goto cleanup;
         oct_loss_sum_add(total, loss, count);
         if (e->progress)

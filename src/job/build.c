@@ -7,11 +7,11 @@
 oct_status oct_job_build(const oct_job *job, const oct_model_args *args, oct_params_mode mode,
                          oct_job_parts *parts, oct_error *err) {
     oct_status status = oct_model_create(args, mode, &parts->model, err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_setup_recompute(job, parts->model, err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_setup_frozen(job, parts->model, err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_conversion_create(job, parts->model, &parts->conversion, err);
     return status;
 }
@@ -19,7 +19,7 @@ oct_status oct_job_build(const oct_job *job, const oct_model_args *args, oct_par
 oct_status oct_job_equip(const oct_job *job, oct_job_parts *parts, oct_error *err) {
     oct_dtype activation = oct_setup_activation(job);
     oct_status status = oct_conversion_apply(parts->conversion, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     if (oct_weights_create(&parts->weights) != OCT_OK ||
         oct_step_create(parts->weights, activation, &parts->step) != OCT_OK)

@@ -95,7 +95,7 @@ static oct_status add_titan(oct_conversion *c, const oct_job *job, const char *n
     if (strcmp(name, GROUPED) == 0 && !has_grouped_products(c)) {
         spec.kind = OCT_CONVERT_GROUPED_MM;
         status = add_spec(c, job, &spec, err);
-        if (status != OCT_OK)
+        if (status)
             return status;
     }
     if (strcmp(name, "npu_gmm") == 0 || strcmp(name, "grouped_mm") == 0) {
@@ -115,7 +115,7 @@ static oct_status add_titan(oct_conversion *c, const oct_job *job, const char *n
     } else {
         return OCT_OK; /* a fused kernel of another device: no effect here */
     }
-    return status == OCT_OK ? add_spec(c, job, &spec, err) : status;
+    return !status ? add_spec(c, job, &spec, err) : status;
 }
 
 /* ---- MindSpeed MM ---- */
@@ -136,7 +136,7 @@ static oct_status add_mindspeed(oct_conversion *c, const oct_job *job, const cha
         .exclude = pattern_list(job, OCT_PATTERN_GLOB, &job->quantization_plan.ignored_modules,
                                 PLAN "ignored_modules")};
     oct_status status = add_spec(c, job, &spec, err);
-    if (status != OCT_OK || !experts)
+    if (status || !experts)
         return status;
     /* Experts run as one grouped product first, and that is quantized. */
     spec.kind = OCT_CONVERT_EXPERTS;
@@ -149,9 +149,9 @@ static oct_status read_mindspeed(oct_conversion *c, const oct_job *job, oct_erro
     if (!job->quantization_plan.recipe_name)
         return OCT_OK;
     oct_status status = read_recipe(c, job, OCT_FOR_LINEARS, err);
-    if (status == OCT_OK)
+    if (!status)
         status = read_recipe(c, job, OCT_FOR_EXPERTS, err);
-    for (size_t i = 0; i < list->n && status == OCT_OK; i++)
+    for (size_t i = 0; i < list->n && !status; i++)
         status = add_mindspeed(c, job, list->items[i], err);
     return status;
 }
@@ -190,14 +190,14 @@ oct_status oct_conversion_create(const oct_job *job, oct_model *model, oct_conve
     c->log_modules = job->model.print_after_conversion;
     if (yaml)
         status = read_mindspeed(c, job, err);
-    for (size_t i = 0; !yaml && i < job->model.converters.n && status == OCT_OK; i++)
+    for (size_t i = 0; !yaml && i < job->model.converters.n && !status; i++)
         status = add_titan(c, job, job->model.converters.items[i], err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_plan_create(oct_model_root(model), c->specs, c->n_specs, yaml,
                                  yaml ? oct_hf_namer_name : NULL, &namer, &c->plan, err);
-    if (status == OCT_OK)
+    if (!status)
         status = note_rules(c, job, err);
-    if (status == OCT_OK)
+    if (!status)
         *out = c;
     else
         oct_conversion_destroy(c);
@@ -264,11 +264,11 @@ static void log_rules(const oct_conversion *c) {
 
 oct_status oct_conversion_apply(oct_conversion *c, oct_error *err) {
     oct_status status = oct_conversion_check(c, err);
-    if (status == OCT_OK)
+    if (!status)
         log_rules(c);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_plan_apply(c->plan, err);
-    if (status == OCT_OK && c->log_modules)
+    if (!status && c->log_modules)
         log_modules(c->plan);
     return status;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/count.h"
 #include "base/log.h"
 #include "file/json.h"
 #include "hf/hf_decode.h"
@@ -34,13 +35,13 @@ static oct_status read(const source *from, const char *name, int n_dims, const i
     const oct_dcp_tensor *t;
     int64_t n = 1;
     oct_status status = find(from, name, n_dims, shape, &t, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     for (int d = 0; d < n_dims; d++)
         n *= shape[d];
     void *raw = oct_malloc_array((size_t)n, sizeof *to);
     status = raw ? oct_dcp_read(from->dcp, t, raw, err) : oct_fail_memory(err);
-    if (status == OCT_OK)
+    if (!status)
         oct_hf_decode(&(oct_safetensors_tensor){.dtype = t->dtype, .data = raw}, n, to);
     oct_free(raw);
     return status;
@@ -53,7 +54,7 @@ static oct_status read_param(const void *from, oct_param *param, oct_error *err)
 static oct_status read_biases(const source *from, oct_model *model, oct_error *err) {
     const oct_model_args *args = oct_model_get_args(model);
     oct_status status = OCT_OK;
-    for (int64_t i = 0; i < args->n_layers && status == OCT_OK; i++) {
+    for (int64_t i = 0; i < args->n_layers && !status; i++) {
         oct_moe *moe = oct_model_moe(model, i);
         char name[96];
         if (!moe)
@@ -79,7 +80,7 @@ static bool is_bias(const oct_model *model, const char *name) {
 
 static bool is_of_a_run(const char *name) {
     static const char *const starts[] = {"optimizer", "lr_scheduler", "dataloader", "train_state"};
-    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
+    for (size_t i = 0; i < OCT_COUNT(starts); i++) {
         size_t n = strlen(starts[i]);
         if (strncmp(name, starts[i], n) == 0 && (name[n] == '.' || !name[n]))
             return true;
@@ -112,14 +113,14 @@ oct_status oct_setup_parameters_from_dcp(const char *folder, oct_model *model, o
     oct_dcp *dcp = NULL;
     oct_status status = oct_dcp_open(folder, &dcp, err);
     const source from = {folder, dcp};
-    if (status == OCT_OK)
+    if (!status)
         status = check_rest(&from, model, err);
-    for (int64_t i = 0; i < n && status == OCT_OK; i++)
+    for (int64_t i = 0; i < n && !status; i++)
         status = oct_local_read(params[i], read_param, &from, err);
-    if (status == OCT_OK)
+    if (!status)
         status = read_biases(&from, model, err);
     oct_dcp_close(dcp);
-    if (status == OCT_OK)
+    if (!status)
         oct_model_changed(model);
     return status;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/count.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/strbuf.h"
@@ -110,7 +111,7 @@ oct_status oct_setup_model_args_of_config(const oct_hf_config *config, oct_model
     const char *name = model_of(config->family);
     /* A flavor gives what config.json doesn't say: how parameters start. */
     oct_status status = oct_model_args_flavor(name, oct_model_flavors(name)[0], args, err);
-    if (status == OCT_OK)
+    if (!status)
         set_all(config, args);
     return status;
 }
@@ -119,9 +120,9 @@ oct_status oct_setup_model_args_from_hf(const char *folder, oct_model_args *args
     oct_hf_config config;
     oct_error cause = {0};
     oct_status status = oct_hf_config_read(folder, &config, err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_setup_model_args_of_config(&config, args, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     oct_model_args resolved = *args;
     if (oct_model_args_resolve(&resolved, &cause) != OCT_OK)
@@ -181,7 +182,7 @@ static const struct {
 
 static bool matters(const char *name, const oct_model_args *a) {
     matter when = ALWAYS;
-    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+    for (size_t i = 0; i < OCT_COUNT(rules); i++)
         if (strcmp(rules[i].name, name) == 0)
             when = rules[i].when;
     switch (when) {
@@ -278,7 +279,7 @@ oct_status oct_setup_check_hf(const char *folder, const oct_job *job, const oct_
     oct_strbuf list = {0};
     bool exists;
     oct_status status = has_config(folder, &exists, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     if (!exists) {
         oct_log_warning("%s has no config.json: only names and shapes of its weights say whether "
@@ -287,9 +288,9 @@ oct_status oct_setup_check_hf(const char *folder, const oct_job *job, const oct_
         return OCT_OK;
     }
     status = oct_setup_model_args_from_hf(folder, &there, err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_model_args_resolve(&there, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     compare_all(job, &there, args, &list);
     if (list.failed)

@@ -288,13 +288,13 @@ static oct_status check_tensors(const source *from, const oct_model *model, oct_
              .used = oct_calloc_array((size_t)oct_hf_model_count(from->hf) + 1, sizeof(bool))};
     if (!f.used)
         return oct_fail_memory(err);
-    for (int64_t i = 0; i < n && status == OCT_OK; i++)
+    for (int64_t i = 0; i < n && !status; i++)
         status = visit_param(&f, params[i], fit_tensor, err);
     visit_biases(&f, model, fit_tensor);
     fit_rest(&f, &n_further);
-    if (status == OCT_OK)
+    if (!status)
         status = report(&f, weights, err);
-    if (status == OCT_OK && n_further > 0)
+    if (!status && n_further > 0)
         oct_log_info("%s: %lld tensors of the %lld layers that predict further tokens aren't used",
                      from->folder, (long long)n_further, (long long)from->n_further);
     oct_free(f.used);
@@ -374,7 +374,7 @@ static oct_status read_config(source *from, oct_error *err) {
         return OCT_OK;
     }
     oct_status status = oct_hf_config_read(from->folder, &config, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     from->has_config = true;
     from->quantization = config.quantization;
@@ -390,7 +390,7 @@ static oct_status open_source(const char *folder, oct_hf_weights weights, const 
     oct_hf_model *hf = NULL;
     *from = (source){.folder = folder, .args = oct_model_get_args(model)};
     oct_status status = read_config(from, err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_hf_model_open(folder, &hf, err);
     from->hf = hf;
     return status ? status : check_tensors(from, model, weights, err);
@@ -402,12 +402,12 @@ oct_status oct_setup_parameters_from_hf(const char *folder, oct_hf_weights weigh
     oct_param *const *params = oct_model_params(model, &n);
     source from;
     oct_status status = open_source(folder, weights, model, &from, err);
-    for (int64_t i = 0; i < n && status == OCT_OK; i++)
+    for (int64_t i = 0; i < n && !status; i++)
         status = oct_local_read(params[i], read_param, &from, err);
-    if (status == OCT_OK)
+    if (!status)
         read_biases(&from, model);
     oct_hf_model_close((oct_hf_model *)(uintptr_t)from.hf);
-    if (status == OCT_OK)
+    if (!status)
         oct_model_changed(model);
     return status;
 }
@@ -417,7 +417,7 @@ static oct_status visit_values(const source *from, const oct_param *param, oct_h
     oct_param copy = *param;
     copy.value = oct_malloc_array((size_t)oct_param_elements(param), sizeof *copy.value);
     oct_status status = copy.value ? read_param(from, &copy, err) : oct_fail_memory(err);
-    if (status == OCT_OK)
+    if (!status)
         status = visit(user, param, -1, copy.value, err);
     oct_free(copy.value);
     return status;
@@ -443,9 +443,9 @@ oct_status oct_setup_visit_hf(const char *folder, const oct_model *model, oct_hf
     oct_param *const *params = oct_model_params(model, &n);
     source from;
     oct_status status = open_source(folder, OCT_HF_ANY_WEIGHTS, model, &from, err);
-    for (int64_t i = 0; i < n && status == OCT_OK; i++)
+    for (int64_t i = 0; i < n && !status; i++)
         status = visit_values(&from, params[i], visit, user, err);
-    for (int64_t i = 0; i < from.args->n_layers && status == OCT_OK; i++)
+    for (int64_t i = 0; i < from.args->n_layers && !status; i++)
         if (oct_model_moe(model, i))
             status = visit_bias(&from, oct_model_moe(model, i), i, visit, user, err);
     oct_hf_model_close((oct_hf_model *)(uintptr_t)from.hf);

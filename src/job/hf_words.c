@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/count.h"
 #include "base/fs.h"
 #include "file/json.h"
 #include "job/hf_args.h"
@@ -27,7 +28,7 @@ static const struct {
     {OCT_HF_QWEN3_MOE, OCT_MODEL_QWEN3, "Qwen3MoeForCausalLM"},
     {OCT_HF_DEEPSEEK_V3, OCT_MODEL_DEEPSEEK_V3, "DeepseekV3ForCausalLM"},
 };
-enum { N_WORDS = sizeof words / sizeof *words };
+enum { N_WORDS = OCT_COUNT(words) };
 
 /* yarn only where it is in force: transformers applies what it reads at any length. */
 static void set_rope(const oct_model_args *a, oct_hf_config *c) {
@@ -138,11 +139,11 @@ static oct_status says(const char *text, size_t n_bytes, const char *name,
     oct_strbuf differences = {0};
     *same = false;
     oct_status status = oct_hf_config_parse(text, n_bytes, name, &config, err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_setup_model_args_of_config(&config, &there, err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_model_args_resolve(&there, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     oct_setup_compare_args(&there, &here, &differences);
     if (differences.failed)
@@ -162,9 +163,9 @@ static void adapt(json_t *root, const char *dtype) {
                                           "transformers_version"};
     static const char *const none[] = {"num_nextn_predict_layers", "num_mtp_layers"};
     bool newer = json_object_get(root, "dtype") != NULL;
-    for (size_t i = 0; i < sizeof dropped / sizeof *dropped; i++)
+    for (size_t i = 0; i < OCT_COUNT(dropped); i++)
         json_object_del(root, dropped[i]);
-    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+    for (size_t i = 0; i < OCT_COUNT(none); i++)
         if (json_object_get(root, none[i]))
             json_object_set_new(root, none[i], json_integer(0));
     if (newer)
@@ -179,9 +180,9 @@ static oct_status put_origin(const oct_model_args *args, const char *origin, con
     bool same = false;
     json_t *root = NULL;
     oct_status status = oct_file_read(origin, MAX_CONFIG_BYTES, &text, &n_bytes, err);
-    if (status == OCT_OK)
+    if (!status)
         status = says(text, n_bytes, origin, args, &same, NULL, err);
-    if (status == OCT_OK && same)
+    if (!status && same)
         status = oct_json_parse(text, n_bytes, origin, &root, err);
     if (root) {
         adapt(root, dtype);
@@ -219,12 +220,12 @@ static oct_status put_own(const oct_model_args *args, const char *dtype, oct_str
         oct_status status =
             text.failed ? OCT_NO_MEMORY
                         : says(text.text, text.length, "config.json", args, &same, why, &cause);
-        if (status == OCT_OK && same)
+        if (!status && same)
             oct_strbuf_append(to, text.text, text.length);
         oct_strbuf_free(&text);
         if (status == OCT_NO_MEMORY)
             return oct_fail_memory(err);
-        if (status == OCT_OK && same)
+        if (!status && same)
             break;
     }
     return OCT_OK;
@@ -234,7 +235,7 @@ oct_status oct_hf_words_put(const oct_model_args *args, const char *origin, cons
                             oct_strbuf *to, oct_strbuf *why, oct_error *err) {
     size_t before = to->length;
     oct_status status = origin ? put_origin(args, origin, dtype, to, err) : OCT_OK;
-    if (status == OCT_OK && to->length == before)
+    if (!status && to->length == before)
         status = put_own(args, dtype, to, why, err);
     return status;
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/count.h"
 #include "base/log.h"
 #include "config/together.h"
 #include "job/setup.h"
@@ -99,7 +100,7 @@ static difference difference_in(const char *name, const oct_model_args *now,
     } known[] = {{"load_balance_coeff", WARNED}, {"moe_force_load_balance", WARNED},
                  {"attn_mask_type", WARNED},     {"depth_init", FREE},
                  {"multiple_of", FREE},          {"ffn_dim_multiplier", FREE}};
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    for (size_t i = 0; i < OCT_COUNT(known); i++)
         if (strcmp(known[i].name, name) == 0)
             return known[i].kind;
     /* Room for longer sequences; where positions are scaled by it, another model. */

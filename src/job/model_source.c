@@ -72,15 +72,15 @@ static oct_status make_overrides(const oct_model_source *s, const oct_model_use 
 static oct_status open_folder(oct_model_source *s, const oct_model_use *use, oct_error *err) {
     overrides o = {0};
     oct_status status = oct_hf_config_read(s->path, &s->hf, err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_setup_model_args_from_hf(s->path, &s->args, err);
-    if (status == OCT_OK && make_overrides(s, use, &o) != OCT_OK)
+    if (!status && make_overrides(s, use, &o) != OCT_OK)
         status = oct_fail_memory(err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_variant_load("", o.all, o.n + use->n_overrides, use->recipe, &s->job, err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_setup_own_args(&s->job, &s->args, err);
-    if (status == OCT_OK && !oct_job_is_set(&s->job, "training.seq_len"))
+    if (!status && !oct_job_is_set(&s->job, "training.seq_len"))
         s->job.training.seq_len = oct_min_i64(s->job.training.seq_len, s->args.max_seq_len);
     free_overrides(&o);
     return status;
@@ -91,7 +91,7 @@ static oct_status open_folder(oct_model_source *s, const oct_model_use *use, oct
 static oct_status open_checkpoint(oct_model_source *s, const char *path, const oct_model_use *use,
                                   oct_error *err) {
     oct_status status = oct_checkpoint_locate(path, &s->checkpoint, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     s->path = oct_strdup(oct_checkpoint_path(s->checkpoint));
     if (!s->path)
@@ -117,7 +117,7 @@ oct_status oct_model_source_open(const char *path, const oct_model_use *use, oct
         status = open_folder(s, use, err);
     else
         status = oct_fail_memory(err);
-    if (status == OCT_OK)
+    if (!status)
         *out = s;
     else
         oct_model_source_close(s);

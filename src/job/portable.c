@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/count.h"
 #include "base/fs.h"
 #include "job/hf_words.h"
 
@@ -22,7 +23,7 @@ static oct_status add_file(oct_portable *p, const char *path, const char *name, 
     char *bytes = NULL;
     size_t n_bytes = 0;
     oct_status status = oct_file_read(path, MAX_FILE_BYTES, &bytes, &n_bytes, err);
-    if (status == OCT_OK)
+    if (!status)
         add(p, name, bytes, n_bytes);
     return status;
 }
@@ -33,7 +34,7 @@ static oct_status add_beside(oct_portable *p, const char *folder, oct_error *err
                                         "special_tokens_map.json", "added_tokens.json",
                                         "chat_template.jinja"};
     oct_status status = OCT_OK;
-    for (size_t i = 0; i < sizeof names / sizeof *names && !status; i++) {
+    for (size_t i = 0; i < OCT_COUNT(names) && !status; i++) {
         char *path = oct_path_join(folder, names[i]);
         if (!path)
             return oct_fail_memory(err);
@@ -72,9 +73,9 @@ oct_status oct_portable_put_words(const oct_model_args *args, const char *origin
                                   oct_portable *portable, oct_error *err) {
     oct_strbuf config = {0};
     oct_status status = oct_hf_words_put(args, origin, dtype, &config, NULL, err);
-    if (status == OCT_OK && config.failed)
+    if (!status && config.failed)
         status = oct_fail_memory(err);
-    if (status == OCT_OK && config.length)
+    if (!status && config.length)
         add(portable, "config.json", config.text, config.length);
     else
         oct_strbuf_free(&config);

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "base/count.h"
 #include "base/log.h"
 #include "config/together.h"
 #include "job/setup.h"
@@ -90,7 +91,7 @@ static oct_status check_tokens(const oct_job *job, oct_error *err) {
         return OCT_OK;
     static const char *const keys[] = {"training.seq_len", "training.local_batch_size"};
     return oct_fail(err, OCT_INVALID, "%s: a batch of as many tokens is too large",
-                    oct_job_at(job, oct_job_blame(job, keys, sizeof keys / sizeof *keys)));
+                    oct_job_at(job, oct_job_blame(job, keys, OCT_COUNT(keys))));
 }
 
 /* FSDP2 reduces in reduce_dtype, or in that of the gradients, which is param_dtype's. octet rounds
@@ -176,7 +177,7 @@ oct_status oct_ranks_check_fit(const oct_job *job, int n_ranks, oct_error *err) 
     int64_t n;
     bool turned;
     oct_status status = oct_setup_model_args(job, &args, &cause);
-    bool has_model = status == OCT_OK;
+    bool has_model = !status;
     status = oct_together_add(&together, status, &cause);
     if (!status)
         status = oct_together_add(&together,
@@ -212,8 +213,8 @@ oct_status oct_ranks_micro_batches(const oct_job *job, int n_ranks, int64_t *n, 
             err, OCT_INVALID,
             "%s: expected a global batch that is a multiple of local_batch_size x ranks = "
             "%lld; got %lld",
-            oct_job_at(job, oct_job_blame(job, keys, sizeof keys / sizeof *keys)),
-            (long long)per_round, (long long)global);
+            oct_job_at(job, oct_job_blame(job, keys, OCT_COUNT(keys))), (long long)per_round,
+            (long long)global);
     if (global > 0 && global / per_round != *n)
         return oct_fail(err, OCT_INVALID,
                         "%s: expected local_batch_size x gradient_accumulation_steps x ranks = "
@@ -406,7 +407,7 @@ oct_status oct_ranks_sum_routing(const oct_ranks *ranks, oct_model *model, oct_e
         counts[i] = moe ? (double)moe->tokens_per_expert[i % E] : 0;
     }
     status = oct_ranks_sum(ranks, counts, n, err);
-    for (int64_t i = 0; i < n && status == OCT_OK; i++) {
+    for (int64_t i = 0; i < n && !status; i++) {
         oct_moe *moe = oct_model_moe(model, i / E);
         if (moe)
             moe->tokens_per_expert[i % E] = (int64_t)counts[i];

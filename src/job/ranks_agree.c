@@ -87,7 +87,7 @@ static oct_status check_same(oct_comm *world, const oct_strbuf *text, place_of_n
         return status;
     const char *own = text->text ? text->text : "";
     status = receive_first(world, own, &first, err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_comm_agree(world, compare(first, own, place, context, err), err);
     oct_free(first);
     return status;

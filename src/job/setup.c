@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "base/count.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
@@ -125,9 +126,9 @@ char *oct_setup_hf_config_path(const oct_job *job) {
 oct_status oct_setup_own_args(const oct_job *job, oct_model_args *args, oct_error *err) {
     oct_status status = OCT_OK;
     const oct_value *item = job->model.args ? job->model.args->items.first : NULL;
-    for (; item && status == OCT_OK; item = item->next)
+    for (; item && !status; item = item->next)
         status = oct_job_set_model_arg(job, item, args, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     args->moe_force_load_balance |= job->debug.moe_force_load_balance;
     return resolve(job, args, err);
@@ -135,7 +136,7 @@ oct_status oct_setup_own_args(const oct_job *job, oct_model_args *args, oct_erro
 
 oct_status oct_setup_model_args(const oct_job *job, oct_model_args *args, oct_error *err) {
     oct_status status = base_args(job, args, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     /* Qwen3-MoE's files store no router bias, so that one that training moved would be lost. */
     if (args->family == OCT_MODEL_QWEN3 && job->checkpoint.initial_load_in_hf &&
@@ -197,7 +198,7 @@ oct_status oct_setup_frozen(const oct_job *job, oct_model *model, oct_error *err
     const oct_job_list *list = &job->model.freeze;
     char module[OCT_HF_MODULE_NAME_SIZE];
     oct_status status = check_globs(job, "model.freeze", list, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     for (int64_t i = 0; i < n; i++) {
         module_of_param(params[i], module);
@@ -221,12 +222,12 @@ static oct_status recompute_selected(const oct_job *job, oct_model *model, oct_r
     static const char *const keys[] = {
         "features.recompute_plan", "features.recompute_plan.apply_modules",
         "parallel.recompute_plan", "parallel.recompute_plan.apply_modules"};
-    const char *key = oct_job_blame(job, keys, sizeof keys / sizeof *keys);
+    const char *key = oct_job_blame(job, keys, OCT_COUNT(keys));
     const oct_model_args *args = oct_model_get_args(model);
     const oct_job_list *list = &job->activation_checkpoint.apply_modules;
     char name[64];
     oct_status status = check_globs(job, key, list, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     for (int64_t layer = 0; layer < args->n_layers; layer++) {
         snprintf(name, sizeof name, "layers.%lld", (long long)layer);
@@ -284,7 +285,7 @@ static oct_status read_param(const void *context, oct_param *param, oct_error *e
     if (!half.data)
         return oct_fail_memory(err);
     oct_status status = oct_checkpoint_copy(from, OCT_CHECKPOINT_MODEL, param->name, &half, err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_cast(&half, &to);
     oct_free(half.data);
     return status;
@@ -294,7 +295,7 @@ static oct_status read_param(const void *context, oct_param *param, oct_error *e
 static oct_status read_biases(const oct_checkpoint *from, oct_model *model, oct_error *err) {
     const oct_model_args *args = oct_model_get_args(model);
     oct_status status = OCT_OK;
-    for (int64_t i = 0; i < args->n_layers && status == OCT_OK; i++) {
+    for (int64_t i = 0; i < args->n_layers && !status; i++) {
         oct_moe *moe = oct_model_moe(model, i);
         char name[96];
         if (!moe)
@@ -326,11 +327,11 @@ oct_status oct_setup_parameters_from_checkpoint(const oct_checkpoint *from, oct_
         return oct_fail(err, OCT_INVALID,
                         "%s: it holds another model; expected %lld tensors; got %lld",
                         oct_checkpoint_path(from), (long long)n_known, (long long)n_saved);
-    for (int64_t i = 0; i < n && status == OCT_OK; i++)
+    for (int64_t i = 0; i < n && !status; i++)
         status = oct_local_read(params[i], read_param, from, err);
-    if (status == OCT_OK)
+    if (!status)
         status = read_biases(from, model, err);
-    if (status == OCT_OK)
+    if (!status)
         oct_model_changed(model);
     return status;
 }
@@ -338,7 +339,7 @@ oct_status oct_setup_parameters_from_checkpoint(const oct_checkpoint *from, oct_
 static oct_status read_checkpoint(const char *path, oct_model *model, oct_error *err) {
     oct_checkpoint *checkpoint = NULL;
     oct_status status = oct_checkpoint_open(path, &checkpoint, err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_setup_parameters_from_checkpoint(checkpoint, model, err);
     oct_checkpoint_close(checkpoint);
     return status;
@@ -371,7 +372,7 @@ oct_status oct_setup_parameters(const oct_job *job, uint64_t seed, oct_model *mo
         status = oct_setup_parameters_from_dcp(path, model, &cause);
     else
         status = read_checkpoint(path, model, &cause);
-    if (status != OCT_OK)
+    if (status)
         return oct_setup_fail_at(job, "checkpoint.initial_load_path", &cause, err);
     oct_log_info("Loaded initial weights from %s", path);
     return OCT_OK;

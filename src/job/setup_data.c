@@ -209,9 +209,9 @@ oct_status oct_setup_datasets(const oct_job *job, const oct_setup_data *setup, o
                         job->path ? job->path : "default", job->training.dataset);
     /* Both before either is tokenized. */
     oct_status status = check_dataset(job, "training.dataset_path", path, err);
-    if (status == OCT_OK && job->validation.enable && own)
+    if (!status && job->validation.enable && own)
         status = check_dataset(job, "validation.dataset_path", own, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     if (oct_setup_holds_out(job)) {
         options.part = OCT_DATASET_TRAIN;
@@ -221,10 +221,10 @@ oct_status oct_setup_datasets(const oct_job *job, const oct_setup_data *setup, o
         oct_log_info("%s: validation is on text that training sees, %s",
                      oct_job_at(job, "validation.dataset_path"), own);
     status = open_dataset(job, "training.dataset_path", path, setup, &options, train, err);
-    if (status != OCT_OK || !job->validation.enable)
+    if (status || !job->validation.enable)
         return status;
     status = oct_setup_validation(job, setup, job->validation.seq_len, validation, err);
-    if (status != OCT_OK) {
+    if (status) {
         oct_dataset_close(*train);
         *train = NULL;
     }

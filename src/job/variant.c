@@ -7,13 +7,14 @@
 #include <strings.h>
 
 #include "base/alloc.h"
+#include "base/count.h"
 #include "base/fs.h"
 #include "job/rules_record.h"
 #include "job/setup.h"
 #include "quant/recipe.h"
 
 static const char *const high_precision[] = {"bf16", "fp32"};
-enum { N_HIGH_PRECISION = sizeof high_precision / sizeof high_precision[0] };
+enum { N_HIGH_PRECISION = OCT_COUNT(high_precision) };
 
 static bool is_high_precision(const char *recipe) {
     for (int i = 0; i < N_HIGH_PRECISION; i++)
@@ -145,9 +146,9 @@ static oct_status load_variant(oct_job_reading reading, const char *path,
         status = oct_recipe_parse_beside(recipe, high_precision, N_HIGH_PRECISION, &parsed, err);
     /* Without its recipe the job isn't yet what it is judged as. */
     oct_job_reading plain = recipe && reading == OCT_JOB_READ_STRICT ? OCT_JOB_READ_ARM : reading;
-    if (status == OCT_OK)
+    if (!status)
         status = oct_job_load_as(plain, path, overrides, n_overrides, job, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     return recipe ? load_in_recipe(reading, path, overrides, n_overrides, recipe, job, told, err)
                   : list_all(overrides, n_overrides, told, err);
@@ -224,7 +225,7 @@ static oct_status take_rules(const oct_checkpoint *from, oct_job *job, oct_error
     bool recorded;
     oct_status status = oct_rules_read(oct_checkpoint_state(from), oct_checkpoint_path(from),
                                        &rules, &recorded, err);
-    if (status == OCT_OK)
+    if (!status)
         oct_job_set_rules(job, rules);
     return status;
 }
@@ -242,10 +243,10 @@ oct_status oct_variant_load_saved(const oct_checkpoint *from, const char *recipe
     oct_status status = path ? read_overrides(from, state, recipe != NULL, &overrides, &n, err)
                              : oct_fail_memory(err);
     oct_variant_overrides told = {0};
-    if (status == OCT_OK)
+    if (!status)
         status = load_variant(OCT_JOB_READ_SAVED, path, overrides, n, recipe, job, &told, err);
     oct_variant_overrides_free(&told);
-    if (status == OCT_OK)
+    if (!status)
         status = take_rules(from, job, err);
     oct_free(path);
     oct_free(overrides);

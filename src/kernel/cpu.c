@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/count.h"
 #include "base/nearest.h"
 
 static const char *const level_names[OCT_N_CPU_LEVELS] = {
@@ -138,7 +139,7 @@ static const struct {
       .slow_bf16 = true,
       .amx_bf16 = true}},
 };
-enum { N_CAPS = sizeof caps / sizeof caps[0] };
+enum { N_CAPS = OCT_COUNT(caps) };
 
 /* Whether a CPU has what a name stands for beyond those below it; VNNI and VBMI come or not. */
 static bool has_what_it_names(const oct_cpu_features *cpu, const oct_cpu_features *named) {

@@ -75,7 +75,7 @@ const oct_kernels *oct_kernels_current(void) {
 oct_status oct_kernels_init(oct_error *err) {
     oct_cpu_features features = oct_cpu_detect();
     oct_status status = oct_cpu_cap(&features, getenv("OCTET_CPU"), err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     oct_kernels_use(oct_kernels_select(features));
     return OCT_OK;

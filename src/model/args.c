@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/count.h"
 #include "base/nearest.h"
 
 /* Bounds that keep every product of sizes of a model inside an int64. */
@@ -13,8 +14,6 @@
 #define MAX_HEADS (1 << 16)
 #define MAX_LAYERS 10000
 #define MAX_POSITIONS INT32_MAX
-
-#define COUNT(array) (sizeof(array) / sizeof *(array))
 
 typedef struct field {
     const char *key;
@@ -84,7 +83,7 @@ static const field fields[] = {
     ALIAS("n_limited_groups", num_limited_groups, OCT_ARG_INT, 0, OCT_MAX_EXPERTS),
 };
 
-enum { N_ALIASES = 5, N_NAMES = COUNT(fields) - N_ALIASES }; /* which stand last */
+enum { N_ALIASES = 5, N_NAMES = OCT_COUNT(fields) - N_ALIASES }; /* which stand last */
 
 /* The two words of a text, by their numbers. */
 static const char *const score_func_names[] = {
@@ -108,7 +107,7 @@ static bool same_key(const char *a, const char *b) {
 }
 
 static const field *find_field(const char *key) {
-    for (size_t i = 0; i < COUNT(fields); i++)
+    for (size_t i = 0; i < OCT_COUNT(fields); i++)
         if (same_key(key, fields[i].key))
             return &fields[i];
     return NULL;
@@ -161,10 +160,10 @@ oct_status oct_model_args_set(oct_model_args *args, const char *key, oct_arg val
                               oct_error *err) {
     const field *f = find_field(key);
     if (!f) {
-        const char *names[COUNT(fields)];
-        for (size_t i = 0; i < COUNT(fields); i++)
+        const char *names[OCT_COUNT(fields)];
+        for (size_t i = 0; i < OCT_COUNT(fields); i++)
             names[i] = fields[i].key;
-        return oct_fail_unknown(err, key, key, names, COUNT(fields));
+        return oct_fail_unknown(err, key, key, names, OCT_COUNT(fields));
     }
     bool widens = f->type == OCT_ARG_DOUBLE && value.type == OCT_ARG_INT;
     if (value.type != f->type && !widens)
@@ -264,7 +263,7 @@ static void resolve_latent(oct_model_args *args, findings *f) {
                   {"qk_rope_head_dim", args->qk_rope_head_dim},
                   {"v_head_dim", args->v_head_dim}};
     int64_t width = args->n_heads * (args->qk_nope_head_dim + args->v_head_dim);
-    for (size_t i = 0; i < COUNT(needed); i++)
+    for (size_t i = 0; i < OCT_COUNT(needed); i++)
         if (needed[i].value < 1)
             NOTE(f, "%s: impossible value; expected at least 1; got %lld", needed[i].key,
                  (long long)needed[i].value);

@@ -1,4 +1,5 @@
 /* A model's arguments by name: see args_list.h. */
+#include "base/count.h"
 #include "model/args_list.h"
 
 #include <ctype.h>
@@ -6,8 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define COUNT(array) (sizeof(array) / sizeof *(array))
 
 typedef enum kind { INT, REAL, BOOL, FAMILY, ROPE, SCORE, MASK, LAYERS } kind;
 
@@ -95,14 +94,14 @@ static const char *word_of(kind k, unsigned i) {
     if (k == FAMILY)
         return i <= OCT_MODEL_DEEPSEEK_V3 ? oct_model_family_name((oct_model_family)i) : NULL;
     if (k == ROPE)
-        return i < COUNT(scalings) ? scalings[i] : NULL;
+        return i < OCT_COUNT(scalings) ? scalings[i] : NULL;
     if (k == MASK)
         return i <= OCT_ATTN_BLOCK_CAUSAL ? oct_attn_mask_name((oct_attn_mask)i) : NULL;
-    return i < COUNT(score_funcs) ? score_funcs[i] : NULL;
+    return i < OCT_COUNT(score_funcs) ? score_funcs[i] : NULL;
 }
 
 const char *oct_model_args_name(size_t i) {
-    return i < COUNT(members) ? members[i].name : NULL;
+    return i < OCT_COUNT(members) ? members[i].name : NULL;
 }
 
 /* The shortest digits that come back to the same double; without an exponent where it's short. */
@@ -210,7 +209,7 @@ static oct_status take(const member *m, oct_arg value, void *place, oct_error *e
 
 oct_status oct_model_args_take(oct_model_args *args, const char *name, oct_arg value,
                                oct_error *err) {
-    for (size_t i = 0; i < COUNT(members); i++) {
+    for (size_t i = 0; i < OCT_COUNT(members); i++) {
         const member *m = &members[i];
         void *place = (char *)args + m->offset;
         if (strcmp(m->name, name) == 0)

@@ -1,6 +1,7 @@
 /* The flavors of models: torchtitan v0.2.2's, torchtitan-npu v0.2.2's and ours. */
 #include <string.h>
 
+#include "base/count.h"
 #include "base/nearest.h"
 #include "model/args.h"
 
@@ -166,8 +167,6 @@ static const oct_model_args deepseek_v3_flavors[] = {
      .route_scale = 1.0},
 };
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
 typedef struct family {
     const char *name;
     const oct_model_args *flavors;
@@ -178,17 +177,17 @@ typedef struct family {
 static const family families[] = {
     [OCT_MODEL_LLAMA3] = {"llama3",
                           llama3_flavors,
-                          COUNT(llama3_flavors),
+                          OCT_COUNT(llama3_flavors),
                           {"debugmodel", "debugmodel_flex_attn", "debugmodel_varlen_attn", "8B",
                            "8B_flex", "8B_varlen", "70B", "405B", "demo", "30M", "125M"}},
     [OCT_MODEL_QWEN3] = {"qwen3",
                          qwen3_flavors,
-                         COUNT(qwen3_flavors),
+                         OCT_COUNT(qwen3_flavors),
                          {"debugmodel", "0.6B", "1.7B", "4B", "8B", "14B", "32B", "debugmodel_moe",
                           "30B-A3B", "235B-A22B", "demo_moe"}},
     [OCT_MODEL_DEEPSEEK_V3] = {"deepseek_v3",
                                deepseek_v3_flavors,
-                               COUNT(deepseek_v3_flavors),
+                               OCT_COUNT(deepseek_v3_flavors),
                                {"debugmodel", "debugmodel_flex_attn", "16B", "236B", "671B",
                                 "671B_debug", "671B_debug_16die", "671B_debug_128die", "demo",
                                 "60M"}},
@@ -199,7 +198,7 @@ const char *oct_model_family_name(oct_model_family model_family) {
 }
 
 static const family *find_family(const char *name) {
-    for (size_t i = 0; i < COUNT(families); i++)
+    for (size_t i = 0; i < OCT_COUNT(families); i++)
         if (strcmp(families[i].name, name) == 0)
             return &families[i];
     return NULL;
@@ -214,10 +213,10 @@ oct_status oct_model_args_flavor(const char *name, const char *flavor, oct_model
                                  oct_error *err) {
     const family *f = find_family(name);
     if (!f) {
-        const char *names[COUNT(families)];
-        for (size_t i = 0; i < COUNT(families); i++)
+        const char *names[OCT_COUNT(families)];
+        for (size_t i = 0; i < OCT_COUNT(families); i++)
             names[i] = families[i].name;
-        return oct_fail_unknown(err, "model.name", name, names, COUNT(families));
+        return oct_fail_unknown(err, "model.name", name, names, OCT_COUNT(families));
     }
     for (size_t i = 0; i < f->n_flavors; i++) {
         if (strcmp(f->flavors[i].flavor, flavor) == 0) {

@@ -2,6 +2,7 @@
  *
  * Both names are a prefix outside the layers, or "layers.N." and a suffix; families differ only in
  * which of the suffixes they have. */
+#include "base/count.h"
 #include "model/hf_names.h"
 
 #include <ctype.h>
@@ -67,8 +68,6 @@ static const name_pair expert_names[] = {
     {"w3", "up_proj", WITH_EXPERTS},
 };
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
 typedef enum side { OURS, THEIRS } side;
 
 static const char *of(const name_pair *pair, side s) {
@@ -79,7 +78,7 @@ static const char *of(const name_pair *pair, side s) {
 static const char *parameter_suffix(const char *name, size_t *n) {
     static const char *const suffixes[] = {".weight", ".bias"};
     size_t length = strlen(name);
-    for (size_t i = 0; i < COUNT(suffixes); i++) {
+    for (size_t i = 0; i < OCT_COUNT(suffixes); i++) {
         size_t m = strlen(suffixes[i]);
         if (length > m && strcmp(name + length - m, suffixes[i]) == 0) {
             *n = length - m;
@@ -115,7 +114,7 @@ static bool translate(oct_model_family family, side from, const char *name,
     side to = from == OURS ? THEIRS : OURS;
     size_t n;
     const char *suffix = parameter_suffix(name, &n);
-    const name_pair *pair = find(outer_names, COUNT(outer_names), family, from, name, n);
+    const name_pair *pair = find(outer_names, OCT_COUNT(outer_names), family, from, name, n);
     if (pair)
         return snprintf(out, OCT_HF_MODULE_NAME_SIZE, "%s%s", of(pair, to), suffix) <
                OCT_HF_MODULE_NAME_SIZE;
@@ -128,7 +127,8 @@ static bool translate(oct_model_family family, side from, const char *name,
                         name + skipped) < OCT_HF_MODULE_NAME_SIZE;
     if (n <= prefix)
         return false;
-    pair = find(layer_names, COUNT(layer_names), family, from, name + prefix + 1, n - prefix - 1);
+    pair =
+        find(layer_names, OCT_COUNT(layer_names), family, from, name + prefix + 1, n - prefix - 1);
     if (!pair)
         return false;
     return snprintf(out, OCT_HF_MODULE_NAME_SIZE, "%s%.*s.%s%s", layers[to], digits, name + skipped,
@@ -163,7 +163,7 @@ bool oct_hf_expert_name(oct_model_family family, const char *name, int64_t exper
     if (n >= sizeof module)
         return false;
     const name_pair *pair =
-        find(expert_names, COUNT(expert_names), family, OURS, dot + 1, strlen(dot + 1));
+        find(expert_names, OCT_COUNT(expert_names), family, OURS, dot + 1, strlen(dot + 1));
     snprintf(module, sizeof module, "%.*s", (int)n, name);
     char theirs[OCT_HF_MODULE_NAME_SIZE];
     if (!pair || !oct_hf_name(family, module, theirs))

@@ -167,14 +167,17 @@ static oct_status build_layer(oct_model *model, oct_module *layers, int64_t laye
     oct_block *b;
     float eps = (float)args->norm_eps;
     oct_status status = oct_block_create(layers, name, &b);
-    if (status ||
-        (status =
-             oct_norm_create(&b->base, "attention_norm", args->dim, eps, &b->attention_norm)) ||
-        (status =
-             latent ? build_latent_attention(model, b, layer) : build_attention(model, b, layer)) ||
-        (status = oct_norm_create(&b->base, "ffn_norm", args->dim, eps, &b->ffn_norm)) ||
-        (status = oct_model_args_has_experts(args, layer) ? build_moe(model, b, layer)
-                                                          : build_feed_forward(model, b, layer)))
+    if (!status)
+        status = oct_norm_create(&b->base, "attention_norm", args->dim, eps, &b->attention_norm);
+    if (!status)
+        status =
+            latent ? build_latent_attention(model, b, layer) : build_attention(model, b, layer);
+    if (!status)
+        status = oct_norm_create(&b->base, "ffn_norm", args->dim, eps, &b->ffn_norm);
+    if (!status)
+        status = oct_model_args_has_experts(args, layer) ? build_moe(model, b, layer)
+                                                         : build_feed_forward(model, b, layer);
+    if (status)
         return status;
     model->layers[layer] = b;
     return OCT_OK;
@@ -211,10 +214,14 @@ static oct_status build(oct_model *model) {
                                                : (oct_init){.kind = OCT_INIT_NORMAL, .std = 1.0f};
     oct_status status = oct_embedding_create(&model->base, "tok_embeddings", args->vocab_size,
                                              args->dim, table, &model->tok_embeddings);
-    if (status || (status = build_layers(model)) ||
-        (status = oct_norm_create(&model->base, "norm", args->dim, (float)args->norm_eps,
-                                  &model->norm)) ||
-        (status = build_head(model)))
+    if (!status)
+        status = build_layers(model);
+    if (!status)
+        status =
+            oct_norm_create(&model->base, "norm", args->dim, (float)args->norm_eps, &model->norm);
+    if (!status)
+        status = build_head(model);
+    if (status)
         return status;
     return oct_module_params(&model->base, &model->params, &model->n_params);
 }

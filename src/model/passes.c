@@ -69,7 +69,9 @@ static int64_t head_unit(const oct_model *model) {
 static oct_status unit_forward(oct_module *m, oct_step *step, int64_t unit, const oct_tensor *x,
                                oct_tensor *y) {
     oct_status status = oct_step_before(step, unit, OCT_PHASE_FORWARD);
-    if (!status && !(status = oct_forward(m, step, x, y)))
+    if (!status)
+        status = oct_forward(m, step, x, y);
+    if (!status)
         status = oct_step_after(step, unit, OCT_PHASE_FORWARD);
     return status;
 }
@@ -77,7 +79,9 @@ static oct_status unit_forward(oct_module *m, oct_step *step, int64_t unit, cons
 static oct_status unit_backward(oct_module *m, oct_step *step, int64_t unit, const oct_tensor *dy,
                                 oct_tensor *dx) {
     oct_status status = oct_step_before(step, unit, OCT_PHASE_BACKWARD);
-    if (!status && !(status = oct_backward(m, step, dy, dx, OCT_OVERWRITE)))
+    if (!status)
+        status = oct_backward(m, step, dy, dx, OCT_OVERWRITE);
+    if (!status)
         status = oct_step_after(step, unit, OCT_PHASE_BACKWARD);
     return status;
 }
@@ -208,10 +212,15 @@ static oct_status run_last(oct_model *model, oct_step *step, const oct_tensor *x
     int64_t unit = head_unit(model);
     oct_tensor h = oct_step_scratch(step, x->dtype, x->shape[0], x->shape[1]);
     oct_status status = h.data ? oct_step_before(step, unit, OCT_PHASE_FORWARD) : OCT_NO_MEMORY;
-    if (status || (status = oct_forward(&model->norm->base, step, x, &h)) ||
-        (dh && (status = oct_step_before(step, unit, OCT_PHASE_BACKWARD))) ||
-        (status = run_head(model, step, &h, dh, targets, grad_scale, sum)) ||
-        (status = oct_step_after(step, unit, OCT_PHASE_FORWARD)) || !dh)
+    if (!status)
+        status = oct_forward(&model->norm->base, step, x, &h);
+    if (!status && dh)
+        status = oct_step_before(step, unit, OCT_PHASE_BACKWARD);
+    if (!status)
+        status = run_head(model, step, &h, dh, targets, grad_scale, sum);
+    if (!status)
+        status = oct_step_after(step, unit, OCT_PHASE_FORWARD);
+    if (status || !dh)
         return status;
     status = oct_backward(&model->norm->base, step, dh, dh, OCT_OVERWRITE);
     return status ? status : oct_step_after(step, unit, OCT_PHASE_BACKWARD);
@@ -282,9 +291,12 @@ static oct_status run_generate(oct_model *model, oct_step *step, const int32_t *
     oct_tensor last = last_rows(step, &x);
     if (!last.data)
         return OCT_NO_MEMORY;
-    if ((status = oct_step_before(step, head_unit(model), OCT_PHASE_FORWARD)) ||
-        (status = oct_forward(&model->norm->base, step, &last, &last)) ||
-        (status = oct_forward(&model->output->base, step, &last, &y)))
+    status = oct_step_before(step, head_unit(model), OCT_PHASE_FORWARD);
+    if (!status)
+        status = oct_forward(&model->norm->base, step, &last, &last);
+    if (!status)
+        status = oct_forward(&model->output->base, step, &last, &y);
+    if (status)
         return status;
     return oct_step_after(step, head_unit(model), OCT_PHASE_FORWARD);
 }
@@ -321,9 +333,12 @@ static oct_status run_forward(oct_model *model, oct_step *step, const int32_t *t
                                    oct_module_keeps_input(&model->output->base));
     if (!h.data)
         return OCT_NO_MEMORY;
-    if ((status = oct_step_before(step, head_unit(model), OCT_PHASE_FORWARD)) ||
-        (status = oct_forward(&model->norm->base, step, &x, &h)) ||
-        (status = oct_forward(&model->output->base, step, &h, logits)))
+    status = oct_step_before(step, head_unit(model), OCT_PHASE_FORWARD);
+    if (!status)
+        status = oct_forward(&model->norm->base, step, &x, &h);
+    if (!status)
+        status = oct_forward(&model->output->base, step, &h, logits);
+    if (status)
         return status;
     return oct_step_after(step, head_unit(model), OCT_PHASE_FORWARD);
 }
@@ -344,10 +359,15 @@ oct_status oct_model_backward(oct_model *model, oct_step *step, const oct_tensor
     dy.id = oct_step_new_id(step);
     oct_tensor dh = oct_step_scratch(step, step->activation, step->B * step->S, model->args.dim);
     oct_status status = dh.data ? OCT_OK : OCT_NO_MEMORY;
-    if (!status && !(status = oct_step_before(step, head_unit(model), OCT_PHASE_BACKWARD)) &&
-        !(status = oct_backward(&model->output->base, step, &dy, &dh, OCT_OVERWRITE)) &&
-        !(status = oct_backward(&model->norm->base, step, &dh, &dh, OCT_OVERWRITE)) &&
-        !(status = oct_step_after(step, head_unit(model), OCT_PHASE_BACKWARD)))
+    if (!status)
+        status = oct_step_before(step, head_unit(model), OCT_PHASE_BACKWARD);
+    if (!status)
+        status = oct_backward(&model->output->base, step, &dy, &dh, OCT_OVERWRITE);
+    if (!status)
+        status = oct_backward(&model->norm->base, step, &dh, &dh, OCT_OVERWRITE);
+    if (!status)
+        status = oct_step_after(step, head_unit(model), OCT_PHASE_BACKWARD);
+    if (!status)
         status = backward_stream(model, step, &dh);
     oct_step_leave(step, mark);
     oct_arena_release(step->saved, model->saved);

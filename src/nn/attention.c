@@ -82,15 +82,23 @@ static oct_status run_forward(oct_module *m, oct_step *step, const oct_tensor *x
     oct_attention *a = (oct_attention *)m;
     oct_attention_shape shape = shape_of(a, step);
     oct_status status = oct_rotary_reserve(a->config.rotary, step->position + step->S);
-    if (status || (status = oct_heads_allocate(step, &shape, kept)) ||
-        (status = oct_forward(&a->wq->base, step, x, &kept->q)) ||
-        (status = oct_forward(&a->wk->base, step, x, &kept->k)) ||
-        (status = oct_forward(&a->wv->base, step, x, &kept->v)))
+    if (!status)
+        status = oct_heads_allocate(step, &shape, kept);
+    if (!status)
+        status = oct_forward(&a->wq->base, step, x, &kept->q);
+    if (!status)
+        status = oct_forward(&a->wk->base, step, x, &kept->k);
+    if (!status)
+        status = oct_forward(&a->wv->base, step, x, &kept->v);
+    if (status)
         return status;
     oct_tensor q, k;
-    if ((status = prepare_heads(a, step, a->q_norm, &kept->q, &q)) ||
-        (status = prepare_heads(a, step, a->k_norm, &kept->k, &k)) ||
-        (status = oct_heads_attend(step, a->config.layer, &shape, &q, &k, kept)))
+    status = prepare_heads(a, step, a->q_norm, &kept->q, &q);
+    if (!status)
+        status = prepare_heads(a, step, a->k_norm, &kept->k, &k);
+    if (!status)
+        status = oct_heads_attend(step, a->config.layer, &shape, &q, &k, kept);
+    if (status)
         return status;
     return oct_forward(&a->wo->base, step, &kept->o, y);
 }
@@ -129,13 +137,18 @@ static oct_status attend_back(oct_module *m, oct_step *step, const oct_tensor *d
     if (!d_o.data)
         return OCT_NO_MEMORY;
     oct_status status = oct_backward(&a->wo->base, step, dy, &d_o, OCT_OVERWRITE);
-    if (status || (status = restore_heads(a, step, a->q_norm, &kept->q, &q)) ||
-        (status = restore_heads(a, step, a->k_norm, &kept->k, &k)))
+    if (!status)
+        status = restore_heads(a, step, a->q_norm, &kept->q, &q);
+    if (!status)
+        status = restore_heads(a, step, a->k_norm, &kept->k, &k);
+    if (status)
         return status;
     oct_attention_shape shape = shape_of(a, step);
     status = oct_attention_backward(&shape, &q, &k, &kept->v, &kept->o, kept->lse, &d_o, &grads->q,
                                     &grads->k, &grads->v, step->scratch);
-    if (status || (status = unprepare_heads(a, step, a->q_norm, &grads->q)))
+    if (!status)
+        status = unprepare_heads(a, step, a->q_norm, &grads->q);
+    if (status)
         return status;
     return unprepare_heads(a, step, a->k_norm, &grads->k);
 }
@@ -144,7 +157,9 @@ static oct_status project_back(oct_module *m, oct_step *step, oct_head_grads *gr
                                oct_accumulate accumulate) {
     oct_attention *a = (oct_attention *)m;
     oct_status status = oct_backward(&a->wq->base, step, &grads->q, dx, accumulate);
-    if (status || (status = oct_backward(&a->wk->base, step, &grads->k, dx, OCT_ADD_TO_OUTPUT)))
+    if (!status)
+        status = oct_backward(&a->wk->base, step, &grads->k, dx, OCT_ADD_TO_OUTPUT);
+    if (status)
         return status;
     return oct_backward(&a->wv->base, step, &grads->v, dx, OCT_ADD_TO_OUTPUT);
 }
@@ -180,11 +195,13 @@ static oct_status create_children(oct_attention *a) {
     const oct_init *qkv_bias = c->qkv_bias ? &zero : NULL, *wo_bias = c->wo_bias ? &zero : NULL;
     oct_module *m = &a->base;
     oct_status status = oct_linear_create(m, "wq", c->dim, wide, c->qkv_init, qkv_bias, &a->wq);
-    if (status ||
-        (status = oct_linear_create(m, "wk", c->dim, narrow, c->qkv_init, qkv_bias, &a->wk)) ||
-        (status = oct_linear_create(m, "wv", c->dim, narrow, c->qkv_init, qkv_bias, &a->wv)) ||
-        (status = oct_linear_create(m, "wo", wide, c->dim, c->wo_init, wo_bias, &a->wo)) ||
-        !c->qk_norm)
+    if (!status)
+        status = oct_linear_create(m, "wk", c->dim, narrow, c->qkv_init, qkv_bias, &a->wk);
+    if (!status)
+        status = oct_linear_create(m, "wv", c->dim, narrow, c->qkv_init, qkv_bias, &a->wv);
+    if (!status)
+        status = oct_linear_create(m, "wo", wide, c->dim, c->wo_init, wo_bias, &a->wo);
+    if (status || !c->qk_norm)
         return status;
     status = oct_norm_create(m, "q_norm", c->head_dim, c->norm_eps, &a->q_norm);
     return status ? status : oct_norm_create(m, "k_norm", c->head_dim, c->norm_eps, &a->k_norm);

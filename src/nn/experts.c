@@ -175,16 +175,20 @@ static oct_status allocate(const oct_experts *experts, oct_step *step, int64_t T
 static oct_status run_forward(oct_experts *experts, oct_step *step, const int64_t *offsets, kept *k,
                               oct_tensor *y) {
     oct_status status = allocate(experts, step, oct_tensor_rows(&k->x), k);
-    if (status ||
-        (status = input_groups(experts, step, OCT_EXPERT_W1, &k->x, offsets, &k->x_groups)) ||
-        (status = multiply(experts, step, OCT_EXPERT_W1, 1, k->x_groups.along[1], offsets, &k->gate,
-                           OCT_OVERWRITE)) ||
-        (status = multiply(experts, step, OCT_EXPERT_W3, 1, k->x_groups.along[1], offsets, &k->up,
-                           OCT_OVERWRITE)) ||
-        (status = oct_swiglu_forward(&k->gate, &k->up, &k->product)) ||
-        (status = input_groups(experts, step, OCT_EXPERT_W2, &k->product, offsets,
-                               &k->product_groups)) ||
-        !y->data)
+    if (!status)
+        status = input_groups(experts, step, OCT_EXPERT_W1, &k->x, offsets, &k->x_groups);
+    if (!status)
+        status = multiply(experts, step, OCT_EXPERT_W1, 1, k->x_groups.along[1], offsets, &k->gate,
+                          OCT_OVERWRITE);
+    if (!status)
+        status = multiply(experts, step, OCT_EXPERT_W3, 1, k->x_groups.along[1], offsets, &k->up,
+                          OCT_OVERWRITE);
+    if (!status)
+        status = oct_swiglu_forward(&k->gate, &k->up, &k->product);
+    if (!status)
+        status =
+            input_groups(experts, step, OCT_EXPERT_W2, &k->product, offsets, &k->product_groups);
+    if (status || !y->data)
         return status;
     return multiply(experts, step, OCT_EXPERT_W2, 1, k->product_groups.along[1], offsets, y,
                     OCT_OVERWRITE);
@@ -266,14 +270,18 @@ static oct_status run_backward(oct_experts *experts, oct_step *step, const oct_t
     if (!dproduct.data)
         return OCT_NO_MEMORY;
     oct_status status = restore_inputs(experts, step, k);
-    if (status || (status = product_backward(experts, step, OCT_EXPERT_W2, dy, &k->product_groups,
-                                             &dproduct, OCT_OVERWRITE)))
+    if (!status)
+        status = product_backward(experts, step, OCT_EXPERT_W2, dy, &k->product_groups, &dproduct,
+                                  OCT_OVERWRITE);
+    if (status)
         return status;
     /* gate and up are read here for the last time: their gradients take their place. */
     oct_tensor dgate = k->gate, dup = k->up;
-    if ((status = oct_swiglu_backward(&dproduct, &k->gate, &k->up, &dgate, &dup)) ||
-        (status = product_backward(experts, step, OCT_EXPERT_W1, &dgate, &k->x_groups, dx,
-                                   OCT_OVERWRITE)))
+    status = oct_swiglu_backward(&dproduct, &k->gate, &k->up, &dgate, &dup);
+    if (!status)
+        status =
+            product_backward(experts, step, OCT_EXPERT_W1, &dgate, &k->x_groups, dx, OCT_OVERWRITE);
+    if (status)
         return status;
     return product_backward(experts, step, OCT_EXPERT_W3, &dup, &k->x_groups, dx,
                             OCT_ADD_TO_OUTPUT);
@@ -314,8 +322,10 @@ oct_status oct_experts_create(oct_module *parent, const char *component, int64_t
     const int64_t into[3] = {E, F, D}, back[3] = {E, D, F};
     oct_module *m = &experts->base;
     oct_status status;
-    if ((status = oct_module_add_param(m, "w1", 3, into, w1_init, &experts->w[OCT_EXPERT_W1])) ||
-        (status = oct_module_add_param(m, "w2", 3, back, w2_w3_init, &experts->w[OCT_EXPERT_W2])))
+    status = oct_module_add_param(m, "w1", 3, into, w1_init, &experts->w[OCT_EXPERT_W1]);
+    if (!status)
+        status = oct_module_add_param(m, "w2", 3, back, w2_w3_init, &experts->w[OCT_EXPERT_W2]);
+    if (status)
         return status;
     return oct_module_add_param(m, "w3", 3, into, w2_w3_init, &experts->w[OCT_EXPERT_W3]);
 }

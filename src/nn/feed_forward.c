@@ -23,8 +23,11 @@ static oct_status run_forward(oct_feed_forward *ff, oct_step *step, const oct_te
     if (!k->gate.data || !k->up.data || !product.data)
         return OCT_NO_MEMORY;
     oct_status status = oct_forward(&ff->w1->base, step, x, &k->gate);
-    if (status || (status = oct_forward(&ff->w3->base, step, x, &k->up)) ||
-        (status = oct_swiglu_forward(&k->gate, &k->up, &product)))
+    if (!status)
+        status = oct_forward(&ff->w3->base, step, x, &k->up);
+    if (!status)
+        status = oct_swiglu_forward(&k->gate, &k->up, &product);
+    if (status)
         return status;
     return oct_forward(&ff->w2->base, step, &product, y);
 }
@@ -75,8 +78,10 @@ static oct_status run_backward(oct_feed_forward *ff, oct_step *step, const oct_t
     oct_tensor dgate = k->gate, dup = k->up;
     dgate.id = oct_step_new_id(step);
     dup.id = oct_step_new_id(step);
-    if ((status = oct_swiglu_backward(&dproduct, &k->gate, &k->up, &dgate, &dup)) ||
-        (status = oct_backward(&ff->w1->base, step, &dgate, dx, accumulate)))
+    status = oct_swiglu_backward(&dproduct, &k->gate, &k->up, &dgate, &dup);
+    if (!status)
+        status = oct_backward(&ff->w1->base, step, &dgate, dx, accumulate);
+    if (status)
         return status;
     return oct_backward(&ff->w3->base, step, &dup, dx, OCT_ADD_TO_OUTPUT);
 }
@@ -116,8 +121,10 @@ oct_status oct_feed_forward_create(oct_module *parent, const char *component, in
         return OCT_NO_MEMORY;
     *out = ff;
     oct_status status;
-    if ((status = oct_linear_create(&ff->base, "w1", D, F, w1_init, bias_init, &ff->w1)) ||
-        (status = oct_linear_create(&ff->base, "w2", F, D, w2_w3_init, bias_init, &ff->w2)))
+    status = oct_linear_create(&ff->base, "w1", D, F, w1_init, bias_init, &ff->w1);
+    if (!status)
+        status = oct_linear_create(&ff->base, "w2", F, D, w2_w3_init, bias_init, &ff->w2);
+    if (status)
         return status;
     return oct_linear_create(&ff->base, "w3", D, F, w2_w3_init, bias_init, &ff->w3);
 }

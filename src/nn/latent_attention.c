@@ -44,7 +44,9 @@ static oct_status project_q(oct_latent_attention *a, oct_step *step, const oct_t
     if (!latent.data || !normed.data)
         return OCT_NO_MEMORY;
     oct_status status = oct_forward(&a->wq_a->base, step, x, &latent);
-    if (status || (status = oct_forward(&a->q_norm->base, step, &latent, &normed)))
+    if (!status)
+        status = oct_forward(&a->q_norm->base, step, &latent, &normed);
+    if (status)
         return status;
     return oct_forward(&a->wq_b->base, step, &normed, q);
 }
@@ -63,10 +65,15 @@ static oct_status project_kv(oct_latent_attention *a, oct_step *step, const oct_
     if (!both.data || !k_rope.data || !latent.data || !normed.data || !up.data)
         return OCT_NO_MEMORY;
     oct_status status = oct_forward(&a->wkv_a->base, step, x, &both);
-    if (status || (status = oct_latent_split(&both, &latent, &k_rope)) ||
-        (status = rotate_k(a, step, &k_rope, OCT_ROPE_FORWARD)) ||
-        (status = oct_forward(&a->kv_norm->base, step, &latent, &normed)) ||
-        (status = oct_forward(&a->wkv_b->base, step, &normed, &up)))
+    if (!status)
+        status = oct_latent_split(&both, &latent, &k_rope);
+    if (!status)
+        status = rotate_k(a, step, &k_rope, OCT_ROPE_FORWARD);
+    if (!status)
+        status = oct_forward(&a->kv_norm->base, step, &latent, &normed);
+    if (!status)
+        status = oct_forward(&a->wkv_b->base, step, &normed, &up);
+    if (status)
         return status;
     return oct_latent_heads(&c->heads, &up, &k_rope, k, v);
 }
@@ -77,11 +84,17 @@ static oct_status run_forward(oct_module *m, oct_step *step, const oct_tensor *x
     oct_latent_attention *a = (oct_latent_attention *)m;
     oct_attention_shape shape = shape_of(a, step);
     oct_status status = oct_rotary_reserve(a->config.rotary, step->position + step->S);
-    if (status || (status = oct_heads_allocate(step, &shape, kept)) ||
-        (status = project_q(a, step, x, &kept->q)) ||
-        (status = rotate_q(a, step, &kept->q, OCT_ROPE_FORWARD)) ||
-        (status = project_kv(a, step, x, &kept->k, &kept->v)) ||
-        (status = oct_heads_attend(step, a->config.layer, &shape, &kept->q, &kept->k, kept)))
+    if (!status)
+        status = oct_heads_allocate(step, &shape, kept);
+    if (!status)
+        status = project_q(a, step, x, &kept->q);
+    if (!status)
+        status = rotate_q(a, step, &kept->q, OCT_ROPE_FORWARD);
+    if (!status)
+        status = project_kv(a, step, x, &kept->k, &kept->v);
+    if (!status)
+        status = oct_heads_attend(step, a->config.layer, &shape, &kept->q, &kept->k, kept);
+    if (status)
         return status;
     return oct_forward(&a->wo->base, step, &kept->o, y);
 }
@@ -115,8 +128,10 @@ static oct_status backward_q(oct_latent_attention *a, oct_step *step, oct_tensor
     oct_tensor dnormed = oct_step_scratch(step, dq->dtype, oct_tensor_rows(dq), a->config.q_rank);
     if (!dnormed.data)
         return OCT_NO_MEMORY;
-    if ((status = oct_backward(&a->wq_b->base, step, dq, &dnormed, OCT_OVERWRITE)) ||
-        (status = oct_backward(&a->q_norm->base, step, &dnormed, &dnormed, OCT_OVERWRITE)))
+    status = oct_backward(&a->wq_b->base, step, dq, &dnormed, OCT_OVERWRITE);
+    if (!status)
+        status = oct_backward(&a->q_norm->base, step, &dnormed, &dnormed, OCT_OVERWRITE);
+    if (status)
         return status;
     return oct_backward(&a->wq_a->base, step, &dnormed, dx, accumulate);
 }
@@ -133,10 +148,15 @@ static oct_status backward_kv(oct_latent_attention *a, oct_step *step, const oct
     if (!dup.data || !dk_rope.data || !dlatent.data || !both.data)
         return OCT_NO_MEMORY;
     oct_status status = oct_latent_heads_backward(&c->heads, dk, dv, &dup, &dk_rope);
-    if (status || (status = rotate_k(a, step, &dk_rope, OCT_ROPE_BACKWARD)) ||
-        (status = oct_backward(&a->wkv_b->base, step, &dup, &dlatent, OCT_OVERWRITE)) ||
-        (status = oct_backward(&a->kv_norm->base, step, &dlatent, &dlatent, OCT_OVERWRITE)) ||
-        (status = oct_latent_join(&dlatent, &dk_rope, &both)))
+    if (!status)
+        status = rotate_k(a, step, &dk_rope, OCT_ROPE_BACKWARD);
+    if (!status)
+        status = oct_backward(&a->wkv_b->base, step, &dup, &dlatent, OCT_OVERWRITE);
+    if (!status)
+        status = oct_backward(&a->kv_norm->base, step, &dlatent, &dlatent, OCT_OVERWRITE);
+    if (!status)
+        status = oct_latent_join(&dlatent, &dk_rope, &both);
+    if (status)
         return status;
     return oct_backward(&a->wkv_a->base, step, &both, dx, OCT_ADD_TO_OUTPUT);
 }
@@ -184,7 +204,9 @@ static oct_status create_q(oct_latent_attention *a) {
         return oct_linear_create(m, "wq", c->dim, wide, c->init, NULL, &a->wq);
     oct_status status =
         oct_linear_create(m, "wq_a", c->dim, c->q_rank, c->init, c->bias ? &zero : NULL, &a->wq_a);
-    if (status || (status = oct_norm_create(m, "q_norm", c->q_rank, c->norm_eps, &a->q_norm)))
+    if (!status)
+        status = oct_norm_create(m, "q_norm", c->q_rank, c->norm_eps, &a->q_norm);
+    if (status)
         return status;
     return oct_linear_create(m, "wq_b", c->q_rank, wide, c->init, NULL, &a->wq_b);
 }
@@ -195,12 +217,15 @@ static oct_status create_children(oct_latent_attention *a) {
     const oct_init *bias = c->bias ? &zero : NULL;
     oct_module *m = &a->base;
     oct_status status = create_q(a);
-    if (status ||
-        (status = oct_linear_create(m, "wkv_a", c->dim, c->kv_rank + h->rope_dim, c->init, bias,
-                                    &a->wkv_a)) ||
-        (status = oct_norm_create(m, "kv_norm", c->kv_rank, c->norm_eps, &a->kv_norm)) ||
-        (status = oct_linear_create(m, "wkv_b", c->kv_rank, h->n_heads * (h->nope_dim + h->v_dim),
-                                    c->init, NULL, &a->wkv_b)))
+    if (!status)
+        status = oct_linear_create(m, "wkv_a", c->dim, c->kv_rank + h->rope_dim, c->init, bias,
+                                   &a->wkv_a);
+    if (!status)
+        status = oct_norm_create(m, "kv_norm", c->kv_rank, c->norm_eps, &a->kv_norm);
+    if (!status)
+        status = oct_linear_create(m, "wkv_b", c->kv_rank, h->n_heads * (h->nope_dim + h->v_dim),
+                                   c->init, NULL, &a->wkv_b);
+    if (status)
         return status;
     return oct_linear_create(m, "wo", h->n_heads * h->v_dim, c->dim, c->wo_init, bias, &a->wo);
 }

@@ -96,9 +96,11 @@ oct_status oct_module_add_param(oct_module *m, const char *component, int n_dims
     param->init = init;
     param->version = 1;
     param->n_held = oct_param_elements(param);
-    if (m->params_mode == OCT_PARAMS_ALLOCATED && (status = allocate_value(param)))
+    status = m->params_mode == OCT_PARAMS_ALLOCATED ? allocate_value(param) : OCT_OK;
+    if (status)
         goto cleanup;
-    if ((status = grow(&m->params, m->n_params)))
+    status = grow(&m->params, m->n_params);
+    if (status)
         goto cleanup;
     m->params[m->n_params++] = param;
     *out = param;

@@ -48,8 +48,9 @@ static oct_status allocate(const oct_moe *moe, oct_step *step, kept *k) {
 static oct_status route(oct_moe *moe, oct_step *step, kept *k) {
     const oct_routing_rule *rule = &moe->config.rule;
     oct_status status = oct_forward(&moe->gate->base, step, &k->x, &k->scores);
-    if (status ||
-        (status = oct_route_forward(rule, &k->scores, moe->expert_bias, k->chosen, k->weights)))
+    if (!status)
+        status = oct_route_forward(rule, &k->scores, moe->expert_bias, k->chosen, k->weights);
+    if (status)
         return status;
     oct_route_sort(k->chosen, oct_tensor_rows(&k->sorted), rule->n_experts, k->offsets,
                    k->choice_at, k->place_of);
@@ -79,9 +80,10 @@ static oct_status run_experts(oct_moe *moe, oct_step *step, kept *k, oct_tensor 
         done = oct_step_scratch(step, step->activation, n, D);
     if (!k->arrived.data || (routed->data && !done.data))
         return OCT_NO_MEMORY;
-    if ((status = oct_tokens_to_experts(&k->route, &k->sorted, step->scratch, &k->arrived)) ||
-        (status = oct_experts_forward(moe->experts, step, &k->arrived, k->route.offsets, &done)) ||
-        !routed->data)
+    status = oct_tokens_to_experts(&k->route, &k->sorted, step->scratch, &k->arrived);
+    if (!status)
+        status = oct_experts_forward(moe->experts, step, &k->arrived, k->route.offsets, &done);
+    if (status || !routed->data)
         return status;
     return oct_tokens_from_experts(&k->route, &done, step->scratch, routed);
 }
@@ -89,14 +91,21 @@ static oct_status run_experts(oct_moe *moe, oct_step *step, kept *k, oct_tensor 
 static oct_status run_forward(oct_moe *moe, oct_step *step, kept *k, oct_tensor *y) {
     bool before = moe->config.score_before_experts;
     oct_status status = allocate(moe, step, k);
-    if (status || (status = route(moe, step, k)) || (status = sort_tokens(moe, k, &k->sorted)))
+    if (!status)
+        status = route(moe, step, k);
+    if (!status)
+        status = sort_tokens(moe, k, &k->sorted);
+    if (status)
         return status;
     oct_tensor routed = k->routed;
     if (!y->data && before)
         routed.data = NULL; /* nobody reads it */
-    if ((status = run_experts(moe, step, k, &routed)))
+    status = run_experts(moe, step, k, &routed);
+    if (status)
         return status;
-    if (moe->shared_experts && (status = oct_forward(&moe->shared_experts->base, step, &k->x, y)))
+    if (moe->shared_experts)
+        status = oct_forward(&moe->shared_experts->base, step, &k->x, y);
+    if (status)
         return status;
     if (!y->data)
         return OCT_OK;
@@ -130,8 +139,11 @@ static oct_status run_experts_backward(oct_moe *moe, oct_step *step, const oct_t
     oct_tensor dy = oct_step_scratch(step, drouted->dtype, n, D);
     oct_tensor dx = oct_step_scratch(step, drouted->dtype, n, D);
     oct_status status = dy.data && dx.data ? OCT_OK : OCT_NO_MEMORY;
-    if (status || (status = oct_tokens_to_experts(&k->route, drouted, step->scratch, &dy)) ||
-        (status = oct_experts_backward(moe->experts, step, &dy, &dx)))
+    if (!status)
+        status = oct_tokens_to_experts(&k->route, drouted, step->scratch, &dy);
+    if (!status)
+        status = oct_experts_backward(moe->experts, step, &dy, &dx);
+    if (status)
         return status;
     return oct_tokens_from_experts(&k->route, &dx, step->scratch, dsorted);
 }
@@ -151,9 +163,13 @@ static oct_status experts_backward(oct_moe *moe, oct_step *step, const oct_tenso
         status = sorted.data ? sort_tokens(moe, k, &sorted) : OCT_NO_MEMORY;
         oct_experts_replace_input(moe->experts, &sorted);
     }
-    if (status || (!before && (status = oct_dot_rows(dy, &k->routed, k->place_of, A, dweights))) ||
-        (status = oct_dispatch_rows(dy, k->choice_at, A, before ? NULL : k->weights, &drouted)) ||
-        (status = run_experts_backward(moe, step, &drouted, dsorted)) || !before)
+    if (!status && !before)
+        status = oct_dot_rows(dy, &k->routed, k->place_of, A, dweights);
+    if (!status)
+        status = oct_dispatch_rows(dy, k->choice_at, A, before ? NULL : k->weights, &drouted);
+    if (!status)
+        status = run_experts_backward(moe, step, &drouted, dsorted);
+    if (status || !before)
         return status;
     return oct_dot_rows(&k->x, dsorted, k->place_of, A, dweights);
 }
@@ -251,7 +267,9 @@ static oct_status create_children(oct_moe *moe) {
         return OCT_NO_MEMORY;
     oct_status status = oct_experts_create(&moe->base, "experts", c->rule.n_experts, c->dim,
                                            c->hidden, c->w1_init, c->w2_w3_init, &moe->experts);
-    if (status || (status = create_router(moe)) || c->n_shared == 0)
+    if (!status)
+        status = create_router(moe);
+    if (status || c->n_shared == 0)
         return status;
     return oct_feed_forward_create(&moe->base, "shared_experts", c->dim, c->n_shared * c->hidden,
                                    c->w1_init, c->w2_w3_init, false, &moe->shared_experts);

@@ -41,7 +41,9 @@ oct_status oct_token_route_agree(const oct_token_exchange *exchange, const int64
     int64_t n = exchange->n_ranks, n_experts = E / n;
     *route = (oct_token_route){.exchange = exchange, .n_experts = n_experts};
     oct_status status = allocate(arena, n, route);
-    if (status || (status = exchange_counts(exchange, offsets, E, arena, route)))
+    if (!status)
+        status = exchange_counts(exchange, offsets, E, arena, route);
+    if (status)
         return status;
     memset(route->offsets, 0, (size_t)(n_experts + 1) * sizeof *route->offsets);
     for (int64_t r = 0; r < n; r++) {

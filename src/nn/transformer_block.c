@@ -28,8 +28,11 @@ static oct_status residual_forward(oct_block *b, oct_step *step, oct_norm *norm,
     oct_step_mark mark = oct_step_enter(step);
     oct_tensor normed = tensor_like(step, x, keeps_normed(b, module));
     oct_status status = normed.data ? OCT_OK : OCT_NO_MEMORY;
-    if (!status && !(status = oct_forward(&norm->base, step, x, &normed)) &&
-        !(status = oct_forward(module, step, &normed, y)) && y->data)
+    if (!status)
+        status = oct_forward(&norm->base, step, x, &normed);
+    if (!status)
+        status = oct_forward(module, step, &normed, y);
+    if (!status && y->data)
         status = oct_add(y, x, y);
     y->id = oct_step_new_id(step);
     oct_step_leave(step, mark);
@@ -83,7 +86,9 @@ static oct_status residual_backward(oct_block *b, oct_step *step, oct_norm *norm
         if (!status)
             oct_module_replace_input(module, &normed);
     }
-    if (!status && !(status = oct_backward(module, step, dx, &dnormed, OCT_OVERWRITE)))
+    if (!status)
+        status = oct_backward(module, step, dx, &dnormed, OCT_OVERWRITE);
+    if (!status)
         status = oct_backward(&norm->base, step, &dnormed, dx, OCT_ADD_TO_OUTPUT);
     dx->id = oct_step_new_id(step);
     oct_step_leave(step, mark);
@@ -117,8 +122,9 @@ static oct_status backward(oct_module *m, oct_step *step, const oct_tensor *dy, 
     if (!status && stream.data != dy->data)
         status = oct_cast(dy, &stream);
     stream.id = oct_step_new_id(step);
-    if (!status &&
-        !(status = residual_backward(b, step, b->ffn_norm, b->feed_forward, &k->x2, &stream)))
+    if (!status)
+        status = residual_backward(b, step, b->ffn_norm, b->feed_forward, &k->x2, &stream);
+    if (!status)
         status = residual_backward(b, step, b->attention_norm, b->attention, &k->x, &stream);
     if (!status && accumulate == OCT_ADD_TO_OUTPUT)
         status = oct_add(dx, &stream, dx);

@@ -184,8 +184,9 @@ oct_status oct_weights_quantized(oct_weights *weights, const oct_param *param, i
     oct_status status = find_entry(weights, param, expert, recipe, &e);
     if (status)
         return status;
-    if ((e->version != param->version || weights->caching == OCT_CACHE_OFF) &&
-        (status = restart(e)))
+    if ((e->version != param->version || weights->caching == OCT_CACHE_OFF))
+        status = restart(e);
+    if (status)
         return status;
     oct_along missing = which & ~(unsigned)copies_held(&e->quantized);
     if (missing) {

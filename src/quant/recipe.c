@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/count.h"
 #include "base/nearest.h"
 
 #define MAX_PARTS 8
@@ -48,7 +49,7 @@ static const struct short_name {
      .target = HIF8_TARGET,
      .grad_target = HIF8_GRAD_TARGET},
 };
-#define N_SHORT_NAMES (sizeof short_names / sizeof short_names[0])
+#define N_SHORT_NAMES (OCT_COUNT(short_names))
 
 /* One line for users: every accepted recipe. */
 static const char *known_recipes(void) {

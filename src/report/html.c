@@ -1,4 +1,5 @@
 /* One self-contained HTML page: see html.h. */
+#include "base/count.h"
 #include "report/html.h"
 
 #include <math.h>
@@ -19,7 +20,7 @@ enum {
 
 static const char *const colours[] = {"#4269d0", "#e8590c", "#2b8a3e", "#9c36b5",
                                       "#c92a2a", "#0b7285", "#8a6d00", "#5f3dc4"};
-enum { N_COLOURS = sizeof colours / sizeof colours[0] };
+enum { N_COLOURS = OCT_COUNT(colours) };
 
 static void put_escaped(oct_strbuf *b, const char *text) {
     for (; *text; text++) {

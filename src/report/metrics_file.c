@@ -130,12 +130,12 @@ static oct_status name_aside(const char *path, char **aside, oct_error *err) {
 static oct_status keep_aside(const char *path, oct_mapping old, size_t kept, oct_error *err) {
     char *aside = NULL;
     oct_status status = name_aside(path, &aside, err);
-    if (status == OCT_OK && kept > 0)
+    if (!status && kept > 0)
         status = oct_file_write(aside, old.data, old.n_bytes, err);
-    else if (status == OCT_OK && rename(path, aside) != 0)
+    else if (!status && rename(path, aside) != 0)
         status = oct_fail(err, OCT_FAILED, "%s: can't be renamed to %s: %s", path, aside,
                           strerror(errno));
-    if (status == OCT_OK)
+    if (!status)
         oct_log_info("The metrics that were there are kept: %s was %s to %s", path,
                      kept > 0 ? "copied" : "moved", aside);
     oct_free(aside);

@@ -52,9 +52,9 @@ static oct_status append_value(const json_t *line, const char *key, double step,
 static oct_status add_line(oct_run *run, const json_t *line) {
     double step = json_number_value(json_object_get(line, "step"));
     oct_status status = append_value(line, "loss", step, &run->loss);
-    if (status == OCT_OK)
+    if (!status)
         status = append_value(line, "grad_norm", step, &run->grad_norm);
-    if (status == OCT_OK)
+    if (!status)
         status = append_value(line, "validation_loss", step, &run->validation_loss);
     if (run->loss.n > 1) {
         run->n_tokens += json_number_value(json_object_get(line, "n_tokens"));
@@ -69,7 +69,7 @@ oct_status oct_run_read(const char *path, oct_run *run, oct_error *err) {
     *run = (oct_run){0};
     oct_status status = oct_file_read(path, MAX_METRICS_BYTES, &text, &n_bytes, err);
     int64_t number = 0;
-    for (char *line = text, *end; status == OCT_OK && (end = strchr(line, '\n')); line = end + 1) {
+    for (char *line = text, *end; !status && (end = strchr(line, '\n')); line = end + 1) {
         number++;
         json_t *object = json_loadb(line, (size_t)(end - line), 0, NULL);
         if (!json_is_integer(json_object_get(object, "step")))
@@ -80,7 +80,7 @@ oct_status oct_run_read(const char *path, oct_run *run, oct_error *err) {
         json_decref(object);
     }
     oct_free(text);
-    if (status != OCT_OK)
+    if (status)
         oct_run_free(run);
     return status;
 }

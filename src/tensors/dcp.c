@@ -288,12 +288,12 @@ static oct_status read_metadata(reader *r) {
     size_t n = 0;
     const oct_pickle *root = NULL;
     oct_status status = oct_file_read(r->path, MAX_METADATA_BYTES, &bytes, &n, r->err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_unpickle(bytes, n, r->path, r->dcp->arena, &root, r->err);
     oct_free(bytes);
-    if (status == OCT_OK && !oct_pickle_object(root, CLASS "Metadata"))
+    if (!status && !oct_pickle_object(root, CLASS "Metadata"))
         status = fail_form(r, "it is another object");
-    if (status == OCT_OK)
+    if (!status)
         status = read_places(r, root);
     return status ? status : read_tensors(r, root);
 }
@@ -316,7 +316,7 @@ oct_status oct_dcp_open(const char *folder, oct_dcp **out, oct_error *err) {
     oct_status status =
         dcp->folder && dcp->arena && r.path ? read_metadata(&r) : oct_fail_memory(err);
     oct_free(r.path);
-    if (status == OCT_OK)
+    if (!status)
         *out = dcp;
     else
         oct_dcp_close(dcp);

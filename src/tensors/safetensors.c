@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "base/count.h"
 #include "base/fs.h"
 #include "file/json.h"
 
@@ -39,7 +40,7 @@ static const struct {
     {"F8_E8M0", OCT_E8M0, 1}, {"I8", OCT_I8, 1},        {"U8", OCT_U8, 1},
     {"BOOL", OCT_BOOL, 1},
 };
-#define N_DTYPES (sizeof dtypes / sizeof dtypes[0])
+#define N_DTYPES (OCT_COUNT(dtypes))
 
 const char *oct_safetensors_dtype_name(oct_dtype dtype) {
     for (size_t i = 0; i < N_DTYPES; i++)

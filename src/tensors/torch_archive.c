@@ -153,7 +153,7 @@ static oct_status read_pickle(const archive *a, const entry *pickle, oct_dtype d
         return oct_fail_memory(err);
     oct_status status = oct_unpickle(pickle->bytes, pickle->n, a->name, arena, &root, err);
     const char *key = status ? NULL : key_of(root, dtype, shape, n_dims, n);
-    if (status == OCT_OK && (!key || snprintf(ending, 64, "data/%s", key) >= 64))
+    if (!status && (!key || snprintf(ending, 64, "data/%s", key) >= 64))
         status = fail(a, "its tensor has another dtype, size or layout than .metadata says", err);
     oct_arena_destroy(arena);
     return status;
@@ -169,15 +169,15 @@ oct_status oct_torch_archive_find(const void *bytes, size_t n_bytes, const char 
     for (int i = 0; i < n_dims; i++)
         n *= shape[i];
     oct_status status = find_entry(&a, "data.pkl", &pickle, err);
-    if (status == OCT_OK && pickle.n > MAX_PICKLE_BYTES)
+    if (!status && pickle.n > MAX_PICKLE_BYTES)
         status = fail(&a, "its data.pkl is too long", err);
-    if (status == OCT_OK)
+    if (!status)
         status = read_pickle(&a, &pickle, dtype, shape, n_dims, n, ending, err);
-    if (status == OCT_OK)
+    if (!status)
         status = find_entry(&a, ending, &storage, err);
-    if (status == OCT_OK && storage.n != (size_t)n * (dtype == OCT_F32 ? 4 : 2))
+    if (!status && storage.n != (size_t)n * (dtype == OCT_F32 ? 4 : 2))
         status = fail(&a, "its storage has another length", err);
-    if (status == OCT_OK)
+    if (!status)
         *data = storage.bytes;
     return status;
 }

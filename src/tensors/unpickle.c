@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/count.h"
 #include "base/utf8.h"
 #include "file/json.h"
 
@@ -219,7 +220,7 @@ static oct_status push_global(machine *m, const char *module, const char *name, 
     char full[128];
     bool fits =
         module && name && snprintf(full, sizeof full, "%s.%s", module, name) < (int)sizeof full;
-    for (size_t i = 0; fits && i < sizeof globals / sizeof *globals; i++) {
+    for (size_t i = 0; fits && i < OCT_COUNT(globals); i++) {
         oct_pickle *node = strcmp(full, globals[i]) == 0 ? make(m, OCT_PICKLE_IS_GLOBAL) : NULL;
         if (!node)
             continue;
@@ -438,7 +439,7 @@ oct_status oct_unpickle(const void *bytes, size_t n, const char *name, oct_arena
             return OCT_OK;
         }
         oct_status status = step(&m, opcode, err);
-        if (status != OCT_OK)
+        if (status)
             return status;
     }
     return fail(&m, "it ends before its end", err);

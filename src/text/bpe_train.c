@@ -13,6 +13,7 @@
 #include <xxhash.h>
 
 #include "base/alloc.h"
+#include "base/count.h"
 #include "base/fs.h"
 #include "text/bpe.h"
 #include "text/documents.h"
@@ -466,7 +467,7 @@ static void trainer_free(trainer *t) {
     void *blocks[] = {t->bytes, t->symbols,          t->words,
                       t->pairs, t->word_table.slots, t->pair_table.slots,
                       t->heap,  t->touched};
-    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
+    for (size_t i = 0; i < OCT_COUNT(blocks); i++)
         oct_free(blocks[i]);
     oct_bpe_free(&t->bpe);
     oct_strbuf_free(&t->merges);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/count.h"
 #include "base/fs.h"
 #include "base/strbuf.h"
 #include "file/json.h"
@@ -88,7 +89,7 @@ static const structured structures[] = {
 static const structured *find_structure(const char *path, const uint8_t head[HEAD_BYTES]) {
     if (memcmp(head, "PAR1\x15", 5) == 0)
         return &structures[0];
-    for (size_t i = 0; i < sizeof structures / sizeof *structures; i++)
+    for (size_t i = 0; i < OCT_COUNT(structures); i++)
         if (ends_with(path, (const char *const[]){structures[i].ending, NULL}))
             return &structures[i];
     return NULL;
@@ -116,7 +117,7 @@ static oct_status read_head(const char *path, uint8_t head[HEAD_BYTES], struct s
 static bool is_compressed(const uint8_t head[HEAD_BYTES]) {
     static const uint8_t magics[][4] = {
         {0x1f, 0x8b}, {0x28, 0xb5, 0x2f, 0xfd}, {0xfd, '7', 'z', 'X'}, {'P', 'K', 3, 4}};
-    for (size_t i = 0; i < sizeof magics / sizeof *magics; i++)
+    for (size_t i = 0; i < OCT_COUNT(magics); i++)
         if (memcmp(head, magics[i], magics[i][2] ? 4 : 2) == 0)
             return true;
     return false;
@@ -233,7 +234,9 @@ static oct_status add_file(oct_file_list *list, const char *path, oct_read_as as
         !is_text(path))
         return OCT_OK;
     size_t n_head = st.st_size < HEAD_BYTES ? (size_t)st.st_size : HEAD_BYTES;
-    if (!packed && (status = check_content(path, head, n_head, as, err)))
+    if (!packed)
+        status = check_content(path, head, n_head, as, err);
+    if (status)
         return status;
     oct_text_file file = {(char *)path, packed ? OCT_FILE_PACKED : kind_of(path, as),
                           (int64_t)st.st_size,

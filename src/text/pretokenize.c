@@ -41,10 +41,10 @@ oct_status oct_pretokenizer_add_split(oct_pretokenizer *p, const char *pattern, 
                         "%s: wrong length of a pattern; expected 1 to %d bytes; got %zu", place,
                         MAX_PATTERN_BYTES, n_bytes);
     oct_status status = oct_regex_compile(pattern, n_bytes, kind, place, &regex, err);
-    if (status == OCT_OK)
+    if (!status)
         status = add_stage(p, (oct_pretokenizer_stage){OCT_STAGE_SPLIT, regex, split, .mark = ""},
                            place, err);
-    if (status != OCT_OK)
+    if (status)
         oct_regex_free(regex);
     return status;
 }
@@ -172,12 +172,12 @@ static oct_status split_at_matches(splitter *r, int stage, const char *text, siz
     bool finds_empty = !oct_regex_streams(regex); /* at the very end too */
     oct_status status = OCT_OK;
     *stop = start;
-    while ((from < end || (from == end && finds_empty)) && status == OCT_OK) {
+    while ((from < end || (from == end && finds_empty)) && !status) {
         oct_regex_result result;
         oct_regex_match m;
         status = oct_regex_search(regex, &r->scratch->searches[stage], text, end, from, ends,
                                   &result, &m, r->err);
-        if (status != OCT_OK || result == OCT_REGEX_MORE)
+        if (status || result == OCT_REGEX_MORE)
             return status;
         if (result == OCT_REGEX_NOT_FOUND)
             break;
@@ -187,13 +187,13 @@ static oct_status split_at_matches(splitter *r, int stage, const char *text, siz
         }
         if (m.start > done)
             status = join(&j, done, m.start, false);
-        if (status == OCT_OK)
+        if (!status)
             status = join(&j, m.start, m.end, true);
         from = done = last_end = *stop = m.end;
     }
-    if (status == OCT_OK && done < end)
+    if (!status && done < end)
         status = join(&j, done, end, false);
-    if (status == OCT_OK)
+    if (!status)
         status = pass_on_waiting(&j);
     *stop = end;
     return status;
@@ -507,7 +507,7 @@ oct_status oct_pretokenizer_normalize(const oct_pretokenizer *p, oct_pretokenize
         if (at < n_bytes && oct_utf8_length(text + at, n_bytes - at) == 0)
             oct_strbuf_append(to, text + at++, 1);
     }
-    return status == OCT_OK && to->failed ? OCT_NO_MEMORY : status;
+    return !status && to->failed ? OCT_NO_MEMORY : status;
 }
 
 oct_status oct_pretokenize(const oct_pretokenizer *p, oct_pretokenizer_scratch *scratch,

@@ -118,15 +118,15 @@ static oct_status compile(oct_regex *regex, const char *pattern, size_t n_bytes,
                      ? OCT_NO_MEMORY
                      : compile_pcre2(&text, PCRE2_UTF | PCRE2_UCP, place, &regex->pcre2, err);
     }
-    if (status == OCT_OK && regex->pcre2 && matches_empty(regex->pcre2)) {
+    if (!status && regex->pcre2 && matches_empty(regex->pcre2)) {
         pcre2_code_free(regex->pcre2);
         regex->pcre2 = NULL;
     }
     oct_strbuf_free(&text);
-    if (status != OCT_OK || regex->pcre2)
+    if (status || regex->pcre2)
         return status;
     status = oct_regex_for_oniguruma(pattern, n_bytes, place, &text, err);
-    if (status == OCT_OK)
+    if (!status)
         status =
             text.failed ? OCT_NO_MEMORY : compile_oniguruma(&text, place, &regex->oniguruma, err);
     oct_strbuf_free(&text);
@@ -140,10 +140,10 @@ oct_status oct_regex_compile(const char *pattern, size_t n_bytes, oct_pattern_ki
         return oct_fail_memory(err);
     oct_status status = compile(*regex, pattern, n_bytes, kind, place, err);
     uint32_t lookbehind = 0;
-    if (status == OCT_OK && (*regex)->pcre2)
+    if (!status && (*regex)->pcre2)
         pcre2_pattern_info((*regex)->pcre2, PCRE2_INFO_MAXLOOKBEHIND, &lookbehind);
     (*regex)->lookbehind_bytes = 4 * (size_t)lookbehind;
-    if (status == OCT_OK)
+    if (!status)
         return status;
     oct_regex_free(*regex);
     *regex = NULL;
@@ -209,7 +209,7 @@ static oct_status search_pcre2(const oct_regex *regex, oct_regex_scratch *s, con
     uint32_t options =
         PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY | (ends == OCT_TEXT_GOES_ON ? PCRE2_PARTIAL_HARD : 0);
     oct_status status = prepare_pcre2(s);
-    if (status != OCT_OK)
+    if (status)
         return status;
     int code =
         pcre2_match(regex->pcre2, (PCRE2_SPTR)text, n_bytes, from, options, s->match, s->context);
@@ -264,7 +264,7 @@ oct_status oct_regex_search(const oct_regex *regex, oct_regex_scratch *scratch, 
     oct_status status =
         regex->pcre2 ? search_pcre2(regex, scratch, text, n_bytes, from, ends, result, match, err)
                      : search_oniguruma(regex, scratch, text, n_bytes, from, result, match, err);
-    if (status == OCT_OK && *result == OCT_REGEX_FOUND &&
+    if (!status && *result == OCT_REGEX_FOUND &&
         (match->start < from || match->end < match->start)) /* \K can move a match's start */
         return fail_search("a match begins before the end of the one before", err);
     return status == OCT_NO_MEMORY ? oct_fail_memory(err) : status;

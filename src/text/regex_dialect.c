@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "base/count.h"
 #include "file/json.h"
 #include "text/unicode.h"
 
@@ -142,7 +143,7 @@ static bool folds_apart(const cursor *c) {
     static const char *const pairs[] = {"ss", "st", "ff", "fi", "fl"};
     char two[3] = {(char)tolower((unsigned char)peek(c, 0)),
                    (char)tolower((unsigned char)peek(c, 1)), '\0'};
-    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+    for (size_t i = 0; i < OCT_COUNT(pairs); i++)
         if (strcmp(two, pairs[i]) == 0)
             return true;
     return (unsigned char)peek(c, 0) >= 0x80;
@@ -339,7 +340,7 @@ oct_status oct_regex_for_oniguruma(const char *pattern, size_t n_bytes, const ch
     cursor *c = &cursor_at_start;
     int class_depth = 0;
     oct_status status = OCT_OK;
-    while (c->at < c->n && status == OCT_OK) {
+    while (c->at < c->n && !status) {
         char here = peek(c, 0);
         if (here == '\\') {
             status = put_escape(c, class_depth > 0, place, err);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/count.h"
 #include "base/fs.h"
 #include "file/json.h"
 #include "text/tokenizer_impl.h"
@@ -206,8 +207,7 @@ static oct_status read_unk(oct_tokenizer_reader *r, const json_t *name) {
 static oct_status read_model(oct_tokenizer_reader *r, const json_t *root) {
     static const char *const unsupported[] = {"dropout", "continuing_subword_prefix",
                                               "end_of_word_suffix", "byte_fallback"};
-    size_t n_unsupported =
-        sizeof unsupported / sizeof *unsupported - (r->tokenizer->pieces.used ? 1 : 0);
+    size_t n_unsupported = OCT_COUNT(unsupported) - (r->tokenizer->pieces.used ? 1 : 0);
     const json_t *model = json_object_get(root, "model");
     if (!json_is_object(model))
         return oct_reader_wrong_type(r, "model", "an object", model);

@@ -3,6 +3,7 @@
 #include <xxhash.h>
 
 #include "base/alloc.h"
+#include "base/count.h"
 #include "file/json.h"
 #include "text/tokenizer_impl.h"
 #include "text/tokenizer_reader.h"
@@ -67,7 +68,7 @@ static oct_status read_part(oct_tokenizer_reader *r, const json_t *part, const c
         const char *type;
         oct_part_reader read;
     } kinds[] = {{"NFC", read_nfc}, {"Prepend", read_prepend}, {"Replace", read_replace}};
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+    for (size_t i = 0; i < OCT_COUNT(kinds); i++)
         if (strcmp(oct_reader_type(part), kinds[i].type) == 0)
             return kinds[i].read(r, part, key);
     return oct_reader_unsupported_type(r, part, key, "NFC, Prepend, Replace or a Sequence of them");

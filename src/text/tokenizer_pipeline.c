@@ -2,6 +2,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "base/count.h"
 #include "base/utf8.h"
 #include "file/json.h"
 #include "text/tokenizer_impl.h"
@@ -66,7 +67,7 @@ static oct_status read_behavior(oct_tokenizer_reader *r, const json_t *part, con
     *behavior = OCT_SPLIT_ISOLATED;
     if (!name && !required)
         return OCT_OK;
-    for (size_t i = 0; name && i < sizeof names / sizeof *names; i++) {
+    for (size_t i = 0; name && i < OCT_COUNT(names); i++) {
         if (strcmp(name, names[i]) == 0) {
             *behavior = (oct_split_behavior)i;
             return OCT_OK;
@@ -146,7 +147,7 @@ static oct_status read_mark_before(oct_tokenizer_reader *r, const json_t *part, 
                                         [OCT_MARK_BEFORE_NONE] = "never"};
     const json_t *value = json_object_get(part, "prepend_scheme");
     const char *name = value ? json_string_value(value) : "always";
-    for (size_t i = 0; name && i < sizeof names / sizeof *names; i++) {
+    for (size_t i = 0; name && i < OCT_COUNT(names); i++) {
         if (strcmp(name, names[i]) == 0) {
             *before = (oct_mark_before)i;
             return OCT_OK;
@@ -204,7 +205,7 @@ static oct_status read_pre_tokenizer(oct_tokenizer_reader *r, const json_t *part
                  {"Digits", read_digits},
                  {"Punctuation", read_punctuation},
                  {"Metaspace", read_metaspace}};
-    size_t n_kinds = sizeof kinds / sizeof *kinds - (r->tokenizer->pieces.used ? 0 : 1);
+    size_t n_kinds = OCT_COUNT(kinds) - (r->tokenizer->pieces.used ? 0 : 1);
     oct_status status = OCT_OK;
     if (r->byte_level && strcmp(oct_reader_type(part), "ByteLevel") == 0)
         return oct_fail(r->err, OCT_INVALID, "%s: %s: not supported; expected one ByteLevel part",

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/count.h"
 #include "file/json.h"
 #include "text/bpe.h"
 #include "text/tokenizer_impl.h"
@@ -124,7 +125,7 @@ static oct_status read_post_processor(oct_tokenizer_reader *r, const json_t *par
                  {"TemplateProcessing", read_template},
                  {"RobertaProcessing", read_roberta},
                  {"BertProcessing", read_roberta}};
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+    for (size_t i = 0; i < OCT_COUNT(kinds); i++)
         if (strcmp(oct_reader_type(part), kinds[i].type) == 0)
             return kinds[i].read(r, part, key);
     return oct_reader_unsupported_type(

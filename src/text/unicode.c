@@ -5,9 +5,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/count.h"
 #include "text/unicode_data.h"
-
-#define LENGTH(array) (sizeof(array) / sizeof *(array))
 
 enum { CATEGORY_MASK = 0x1f, RECENT = 0x20 };
 
@@ -17,11 +16,11 @@ enum { ALPHABETIC, UPPERCASE, LOWERCASE, DIGITS, PUNCTUATION, N_TOGGLED };
 static const struct {
     const uint32_t *toggles;
     size_t n;
-} toggled[N_TOGGLED] = {[ALPHABETIC] = {alphabetic_toggles, LENGTH(alphabetic_toggles)},
-                        [UPPERCASE] = {uppercase_toggles, LENGTH(uppercase_toggles)},
-                        [LOWERCASE] = {lowercase_toggles, LENGTH(lowercase_toggles)},
-                        [DIGITS] = {digit_toggles, LENGTH(digit_toggles)},
-                        [PUNCTUATION] = {punctuation_toggles, LENGTH(punctuation_toggles)}};
+} toggled[N_TOGGLED] = {[ALPHABETIC] = {alphabetic_toggles, OCT_COUNT(alphabetic_toggles)},
+                        [UPPERCASE] = {uppercase_toggles, OCT_COUNT(uppercase_toggles)},
+                        [LOWERCASE] = {lowercase_toggles, OCT_COUNT(lowercase_toggles)},
+                        [DIGITS] = {digit_toggles, OCT_COUNT(digit_toggles)},
+                        [PUNCTUATION] = {punctuation_toggles, OCT_COUNT(punctuation_toggles)}};
 
 #define SPACES                                                                                     \
     "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}"    \
@@ -91,7 +90,7 @@ static uint32_t categories_of(const char *code) {
     if (strcmp(code, "LC") == 0)
         return categories_of("Lu") | categories_of("Ll") | categories_of("Lt");
     uint32_t bits = 0;
-    for (size_t i = 0; i < LENGTH(category_names); i++)
+    for (size_t i = 0; i < OCT_COUNT(category_names); i++)
         if (strncmp(category_names[i], code, strlen(code)) == 0)
             bits |= 1u << i;
     return bits;
@@ -155,7 +154,7 @@ static bool find_bracket(const char *plain, oct_char_set *set) {
         {"xdigit", {.few = "0-9A-Fa-f"}},
         {"word", oct_char_set_of_word(OCT_WORD_IN_CLASS)},
     };
-    for (size_t i = 0; i < LENGTH(brackets); i++) {
+    for (size_t i = 0; i < OCT_COUNT(brackets); i++) {
         if (strcasecmp(plain, brackets[i].name) == 0) {
             *set = brackets[i].set;
             return true;
@@ -165,13 +164,13 @@ static bool find_bracket(const char *plain, oct_char_set *set) {
 }
 
 static bool find_property(const char *plain, oct_char_set *set) {
-    for (size_t i = 0; i < LENGTH(long_names); i++) {
+    for (size_t i = 0; i < OCT_COUNT(long_names); i++) {
         if (same_name(plain, long_names[i].code) || same_name(plain, long_names[i].name)) {
             *set = categories(long_names[i].code);
             return true;
         }
     }
-    for (size_t i = 0; i < LENGTH(script_names); i++) {
+    for (size_t i = 0; i < OCT_COUNT(script_names); i++) {
         if (same_name(plain, script_names[i].code) || same_name(plain, script_names[i].name)) {
             *set = (oct_char_set){.script = (int)i + 1};
             return true;
@@ -181,7 +180,7 @@ static bool find_property(const char *plain, oct_char_set *set) {
                                             {"Uppercase", "upper"},
                                             {"Lowercase", "lower"},
                                             {"WhiteSpace", "space"}};
-    for (size_t i = 0; i < LENGTH(others); i++)
+    for (size_t i = 0; i < OCT_COUNT(others); i++)
         if (strcasecmp(plain, others[i][0]) == 0)
             return find_bracket(others[i][1], set);
     if (strcasecmp(plain, "punct") == 0) { /* without the symbols that the bracket has */
@@ -231,7 +230,7 @@ typedef void (*range_sink)(void *user, uint32_t first, uint32_t last);
 static void walk_categories(uint32_t wanted, bool recent_only, range_sink sink, void *user) {
     uint32_t first = 0, start = 0;
     bool open = false;
-    for (size_t i = 0; i < LENGTH(category_runs); i++) {
+    for (size_t i = 0; i < OCT_COUNT(category_runs); i++) {
         uint32_t value = category_runs[i] & 0xff;
         bool in = (wanted >> (value & CATEGORY_MASK) & 1) && (!recent_only || value & RECENT);
         if (open && !in)
@@ -247,7 +246,7 @@ static void walk_categories(uint32_t wanted, bool recent_only, range_sink sink, 
 
 static void walk_script(int script, range_sink sink, void *user) {
     uint32_t start = 0;
-    for (size_t i = 0; i < LENGTH(script_runs); i++) {
+    for (size_t i = 0; i < OCT_COUNT(script_runs); i++) {
         uint32_t after = start + (script_runs[i] >> 8);
         if ((int)(script_runs[i] & 0xff) == script)
             sink(user, start, after - 1);
@@ -296,7 +295,7 @@ const char *oct_char_set_stable_name(const oct_char_set *set) {
                                         "S",  "Sm", "Sc", "Sk", "So", "Z",  "Zs", "Zl", "Zp"};
     if (set->script || set->toggled || set->few)
         return NULL;
-    for (size_t i = 0; i < LENGTH(names); i++)
+    for (size_t i = 0; i < OCT_COUNT(names); i++)
         if (set->categories == categories_of(names[i]))
             return names[i];
     return NULL;
@@ -335,7 +334,7 @@ static pthread_once_t unnormalized_once = PTHREAD_ONCE_INIT;
 
 static void fill_unnormalized(void) {
     uint32_t at = 0;
-    for (size_t i = 0; i + 1 < LENGTH(unnormalized_toggles); i += 2) {
+    for (size_t i = 0; i + 1 < OCT_COUNT(unnormalized_toggles); i += 2) {
         at += unnormalized_toggles[i];
         for (uint32_t n = unnormalized_toggles[i + 1]; n > 0; n--, at++)
             unnormalized[at / 64] |= (uint64_t)1 << at % 64;

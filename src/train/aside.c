@@ -14,7 +14,7 @@ static oct_status keep_metrics(const char *dump_folder, const char *aside, oct_e
         status = oct_fail_memory(err);
     else if (oct_path_exists(from))
         status = oct_file_read(from, SIZE_MAX - 1, &text, &n_bytes, err);
-    if (status == OCT_OK && text)
+    if (!status && text)
         status = oct_file_write(to, text, n_bytes, err);
     oct_free(text);
     oct_free(from);
@@ -25,9 +25,9 @@ static oct_status keep_metrics(const char *dump_folder, const char *aside, oct_e
 oct_status oct_aside_move(const char *dump_folder, const char *folder, int64_t step, char **aside,
                           size_t *n, oct_error *err) {
     oct_status status = oct_checkpoint_set_aside(folder, step, aside, n, err);
-    if (status == OCT_OK && *aside)
+    if (!status && *aside)
         status = keep_metrics(dump_folder, *aside, err);
-    if (status != OCT_OK) {
+    if (status) {
         oct_free(*aside);
         *aside = NULL;
     }

@@ -33,9 +33,9 @@ static oct_status check_words(const oct_trainer *t, oct_error *err) {
     oct_strbuf config = {0}, why = {0};
     oct_status status =
         oct_hf_words_put(oct_model_get_args(t->parts.model), origin, "float32", &config, &why, err);
-    if (status == OCT_OK && (config.failed || why.failed))
+    if (!status && (config.failed || why.failed))
         status = oct_fail_memory(err);
-    if (status == OCT_OK && !config.length)
+    if (!status && !config.length)
         status = oct_fail_no_words(&why, err);
     oct_free(origin);
     oct_strbuf_free(&config);
@@ -63,7 +63,7 @@ oct_status oct_trainer_check_last_model(const oct_trainer *t, oct_error *err) {
     if (!is_asked(t) || t->steps_done >= t->job->training.steps)
         return OCT_OK;
     oct_status status = check_words(t, &cause);
-    if (status == OCT_OK)
+    if (!status)
         status = check_biases(t, &cause);
     return at_key(t, status, &cause, err);
 }
@@ -88,11 +88,11 @@ oct_status oct_trainer_export_last(const oct_trainer *t, oct_error *err) {
         return OCT_OK;
     char *from = path_of(t, ""), *target = path_of(t, OCT_CHECKPOINT_EXPORT_ENDING);
     oct_status status = from && target ? OCT_OK : oct_fail_memory(err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_model_source_open(from, &as_trained, &source, err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_export_source(source, &request, target, &summary, err);
-    if (status == OCT_OK)
+    if (!status)
         oct_log_info("Exported %s: %" PRId64 " tensors, read back", target, summary.n_tensors);
     oct_model_source_close(source);
     oct_free(from);

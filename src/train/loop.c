@@ -32,9 +32,9 @@ static oct_status validate_step(oct_trainer *t, int64_t step, oct_validation *va
     if (!validation_due(t, step))
         return OCT_OK;
     oct_status status = t->stop_reason ? OCT_OK : oct_trainer_validate(t, validation, err);
-    if (status == OCT_OK && t->stop_reason && validation->n_tokens == 0)
+    if (!status && t->stop_reason && validation->n_tokens == 0)
         oct_log_info("The validation of step %" PRId64 " is left out", step);
-    else if (status == OCT_OK && !isfinite(validation->loss))
+    else if (!status && !isfinite(validation->loss))
         status = oct_trainer_fail_number(t, step, "the validation loss", validation->loss, err);
     return status;
 }
@@ -44,11 +44,11 @@ static oct_status finish_step(oct_trainer *t, oct_metrics *metrics, const oct_st
                               oct_error *err) {
     oct_validation validation;
     oct_status status = validate_step(t, result->step, &validation, err);
-    if (status == OCT_OK && t->ranks.rank == 0)
+    if (!status && t->ranks.rank == 0)
         status = oct_metrics_step(metrics, result, validation.n_tokens > 0 ? &validation : NULL,
                                   t->n_tokens_seen, err);
     status = oct_ranks_agree(&t->ranks, status, err);
-    if (status == OCT_OK && save_due(t, result->step))
+    if (!status && save_due(t, result->step))
         status = oct_trainer_save(t, err);
     return status;
 }
@@ -59,13 +59,13 @@ static oct_status write_config(const oct_job *job, oct_error *err) {
     oct_job_render(job, &text);
     if (text.failed)
         status = oct_fail_memory(err);
-    if (status == OCT_OK && job->job.print_config)
+    if (!status && job->job.print_config)
         oct_log_info("Running with configs:\n%s", text.text);
-    if (status == OCT_OK && job->job.save_config_file) {
+    if (!status && job->job.save_config_file) {
         char *path = oct_path_join(job->job.dump_folder, job->job.save_config_file);
         oct_error cause = {0};
         status = path ? oct_file_write(path, text.text, text.length, &cause) : OCT_NO_MEMORY;
-        if (status != OCT_OK)
+        if (status)
             oct_fail(err, status, "%s: %s", oct_job_at(job, "job.save_config_file"),
                      path ? cause.message : "out of memory");
         oct_free(path);
@@ -153,12 +153,12 @@ static oct_status run_step(oct_trainer *t, oct_metrics *metrics, oct_pace *pace,
     t->measured[0] = result.loss;
     t->measured[1] = result.grad_norm;
     t->measured[2] = result.lr;
-    t->has_measured = status == OCT_OK;
-    if (status == OCT_OK)
+    t->has_measured = !status;
+    if (!status)
         status = oct_trainer_ask_to_stop(t, &stop, err);
-    if (status == OCT_OK)
+    if (!status)
         status = finish_step(t, metrics, &result, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     oct_pace_step(pace, result.n_tokens, result.duration_s);
     if (!t->stop_reason)
@@ -174,12 +174,12 @@ static oct_status run_steps(oct_trainer *t, oct_metrics *metrics, oct_error *err
     bool stop;
     oct_status status = oct_trainer_ask_to_stop(t, &stop, err);
     show_progress(t, NULL, &pace);
-    while (status == OCT_OK && !t->stop_reason && t->steps_done < t->job->training.steps)
+    while (!status && !t->stop_reason && t->steps_done < t->job->training.steps)
         status = run_step(t, metrics, &pace, err);
-    if (status == OCT_OK && t->stop_reason && oct_job_saves(t->job) && t->steps_done > first &&
+    if (!status && t->stop_reason && oct_job_saves(t->job) && t->steps_done > first &&
         t->last_saved != t->steps_done)
         status = oct_trainer_save(t, err);
-    if (status != OCT_OK || t->steps_done == first || t->last_saved != t->job->training.steps)
+    if (status || t->steps_done == first || t->last_saved != t->job->training.steps)
         return status;
     return oct_ranks_agree(&t->ranks, t->ranks.rank == 0 ? oct_trainer_export_last(t, err) : OCT_OK,
                            err);
@@ -229,14 +229,14 @@ oct_status oct_trainer_run(oct_trainer *t, oct_error *err) {
     oct_status status = OCT_OK;
     if (t->ranks.rank == 0) /* before an older run's metrics go */
         status = write_config(job, err);
-    if (status == OCT_OK)
+    if (!status)
         status = open_metrics(t, &metrics, err);
-    if (status == OCT_OK)
+    if (!status)
         status = log_start(t, err);
     status = oct_ranks_agree(&t->ranks, status, err);
-    if (status == OCT_OK)
+    if (!status)
         status = run_steps(t, &metrics, err);
-    if (status == OCT_OK && !t->stop_reason)
+    if (!status && !t->stop_reason)
         oct_log_info("Training completed");
     oct_metrics_close(&metrics);
     return status;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/count.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "train/clock.h"
@@ -40,7 +41,7 @@ static oct_status open_events(const oct_job *job, int64_t last_step, oct_metrics
     if (folder) {
         oct_error cause = {0};
         status = oct_event_file_create(folder, last_step, &metrics->events, &cause);
-        if (status != OCT_OK)
+        if (status)
             oct_fail(err, status, "%s: %s", oct_job_at(job, "metrics.save_tb_folder"),
                      cause.message);
         else
@@ -61,12 +62,12 @@ oct_status oct_metrics_open(const oct_job *job, int64_t last_step, oct_metrics_d
                              .flops_per_token = flops_per_token,
                              .since = oct_clock_s()};
     oct_status status = oct_make_folders(job->job.dump_folder, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     if (job->metrics
             .enable_tensorboard) /* first: it must not fail when the older metrics are gone */
         status = open_events(job, last_step, metrics, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     char *path = oct_path_join(job->job.dump_folder, "metrics.jsonl");
     if (!path)
@@ -130,7 +131,7 @@ static void render_validation(const oct_step_line *line, oct_colour colour, oct_
 
 static oct_status log_and_free(oct_strbuf *b, oct_error *err) {
     oct_status status = b->failed ? oct_fail_memory(err) : OCT_OK;
-    if (status == OCT_OK)
+    if (!status)
         oct_log_info("%s", b->text);
     oct_strbuf_free(b);
     return status;
@@ -198,7 +199,7 @@ static oct_status append_events(oct_metrics *metrics, const oct_step_result *res
         oct_metric_real("expert_load/largest_over_mean", result->expert_load.largest_over_mean),
         oct_metric_real("expert_load/idle_share", result->expert_load.idle_share),
     };
-    size_t n = sizeof values / sizeof values[0];
+    size_t n = OCT_COUNT(values);
     if (result->expert_load.n_experts == 0)
         n -= 2;
     return oct_event_file_append(metrics->events, result->step, values, n, err);
@@ -224,11 +225,11 @@ static oct_status log_step(oct_metrics *metrics, const oct_step_result *result,
                           .tokens_per_s = (double)metrics->n_tokens / elapsed_s};
     line.flops_per_s = line.tokens_per_s * metrics->flops_per_token;
     oct_status status = append_events(metrics, result, &line, elapsed_s, n_tokens_seen, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     oct_step_line_render(&line, metrics->colour, &b);
     status = log_and_free(&b, err);
-    if (status == OCT_OK)
+    if (!status)
         log_expert_load(result);
     return status;
 }
@@ -249,9 +250,9 @@ static oct_status log_validation(oct_metrics *metrics, int64_t step,
         oct_metric_real("validation_metrics/memory/max_reserved(GiB)", line.memory / GIB),
     };
     if (metrics->events) {
-        oct_status status = oct_event_file_append(metrics->events, step, values,
-                                                  sizeof values / sizeof values[0], err);
-        if (status != OCT_OK)
+        oct_status status =
+            oct_event_file_append(metrics->events, step, values, OCT_COUNT(values), err);
+        if (status)
             return status;
     }
     render_validation(&line, metrics->colour, &b);
@@ -277,11 +278,11 @@ oct_status oct_metrics_step(oct_metrics *metrics, const oct_step_result *result,
     metrics->n_tokens += result->n_tokens;
     metrics->data_s += result->data_s;
     oct_status status = append_line(metrics, result, validation, n_tokens_seen, err);
-    if (status == OCT_OK && due)
+    if (!status && due)
         status = log_step(metrics, result, n_tokens_seen, elapsed_s, err);
-    if (status == OCT_OK && due && result->n_ranks > 1)
+    if (!status && due && result->n_ranks > 1)
         status = log_traffic(result, err);
-    if (status == OCT_OK && validation)
+    if (!status && validation)
         status = log_validation(metrics, result->step, validation, err);
     if (due || validation) {
         metrics->n_tokens = 0;

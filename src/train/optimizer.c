@@ -31,10 +31,10 @@ oct_status oct_optimizer_create(oct_param *const *params, int64_t n, const oct_a
     o->v = oct_calloc_array((size_t)n, sizeof *o->v);
     if (o->params && o->m && o->v)
         status = OCT_OK;
-    for (int64_t i = 0; i < n && status == OCT_OK; i++)
+    for (int64_t i = 0; i < n && !status; i++)
         if (!params[i]->frozen)
             status = add_param(o, params[i]);
-    if (status != OCT_OK)
+    if (status)
         oct_optimizer_destroy(o);
     else
         *out = o;
@@ -65,7 +65,7 @@ oct_status oct_optimizer_gradient_norm(const oct_optimizer *o, double *norm, oct
         double sum = 0;
         oct_status status =
             oct_sum_of_squares(o->params[i]->grad, o->params[i]->n_held, &sum, scratch);
-        if (status != OCT_OK)
+        if (status)
             return status;
         total += sum;
     }
@@ -99,7 +99,7 @@ oct_status oct_optimizer_step(oct_optimizer *o, float grad_scale, oct_flaw *flaw
         unsigned flaws;
         oct_status status = oct_adam_step(&o->adam, o->n_steps, param->n_held, param->grad,
                                           grad_scale, param->value, o->m[i], o->v[i], &flaws);
-        if (status != OCT_OK)
+        if (status)
             return status;
         param->version++;
         if (flaws) {

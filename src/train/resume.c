@@ -65,13 +65,13 @@ static oct_status read_state(oct_trainer *t, const oct_checkpoint *from, oct_err
         version != OCT_STATE_VERSION || steps_done != oct_checkpoint_step(from) ||
         !is_counter(n_consumed) || !is_counter(n_tokens_seen) || !parse_seed(seed, &saved_seed))
         status = fail_state(from, "not the state of a training run of this version", err);
-    if (status == OCT_OK && model_only && steps_done < t->job->training.steps)
+    if (!status && model_only && steps_done < t->job->training.steps)
         status = fail_state(from,
                             "the checkpoint holds the model only "
                             "(checkpoint.last_save_model_only = true), so training can't go on "
                             "from it; name an earlier one with checkpoint.load_step",
                             err);
-    if (status == OCT_OK) {
+    if (!status) {
         if (t->job->debug.seed >= 0 && saved_seed != t->seed)
             oct_log_warning("the checkpoint's seed %" PRIu64 " is kept; debug.seed = %" PRIu64
                             " has no effect on a resumed run",
@@ -98,7 +98,7 @@ static oct_status read_optimizer(oct_trainer *t, const oct_checkpoint *from, oct
     const oct_safetensors_item *items = oct_trainer_optimizer_items(t, t->scratch, &n);
     if (!items)
         status = oct_fail_memory(err);
-    for (int64_t i = 0; i < n && status == OCT_OK; i++) {
+    for (int64_t i = 0; i < n && !status; i++) {
         const oct_param *param =
             i < 2 * t->optimizer->n_params ? t->optimizer->params[i / 2] : NULL;
         float *held = (float *)items[i].data, *whole = param ? oct_local_buffer(param, held) : held;
@@ -219,9 +219,9 @@ static oct_status compare_jobs(const oct_trainer *t, const oct_checkpoint *from,
                                         oct_checkpoint_path(from), OCT_RECORD_RESUME, err);
     else
         oct_log_warning("whether the model is the checkpoint's can't be told: %s", why.message);
-    if (has_job && status == OCT_OK)
+    if (has_job && !status)
         warn_of_another_job(t, &before, state);
-    else if (status == OCT_OK)
+    else if (!status)
         oct_log_warning("whether the job is the checkpoint's can't be told: %s", why.message);
     json_decref(state);
     oct_job_free(&before);
@@ -274,7 +274,7 @@ static oct_status find_own(const oct_trainer *t, oct_checkpoint **from, oct_erro
     if (!folder)
         return oct_fail_memory(err);
     oct_status status = oct_checkpoint_find(folder, step, from, &cause);
-    if (status == OCT_OK && step < 0)
+    if (!status && step < 0)
         status = find_whole(t, folder, from, &cause);
     if (status == OCT_INVALID && step < 0) /* to save among them would hide what happened */
         oct_fail(err, status, "%s; to begin anew, delete %s or move it away", cause.message,
@@ -293,8 +293,8 @@ oct_status oct_trainer_find_start(oct_trainer *t, oct_error *err) {
     if (t->options.start == OCT_START_FRESH)
         return OCT_OK;
     oct_status status = job->checkpoint.enable ? find_own(t, &t->start, err) : OCT_OK;
-    t->resumed_own = status == OCT_OK && t->start;
-    if (status != OCT_OK || t->start || !job->checkpoint.initial_load_path ||
+    t->resumed_own = !status && t->start;
+    if (status || t->start || !job->checkpoint.initial_load_path ||
         job->checkpoint.initial_load_model_only || job->checkpoint.initial_load_in_hf)
         return status;
     if (oct_is_dcp_folder(job->checkpoint.initial_load_path))
@@ -333,13 +333,13 @@ oct_status oct_trainer_resume(oct_trainer *t, oct_error *err) {
     if (!from)
         return compare_initial(t, err);
     oct_status status = compare_jobs(t, from, err);
-    if (status == OCT_OK)
+    if (!status)
         status = read_state(t, from, err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_setup_parameters_from_checkpoint(from, t->parts.model, err);
-    if (status == OCT_OK)
+    if (!status)
         status = read_optimizer(t, from, err);
-    if (status == OCT_OK) {
+    if (!status) {
         warn_of_other_kernels(t, from);
         oct_log_info("Resumed from %s", oct_checkpoint_path(from));
     }
@@ -361,7 +361,7 @@ oct_status oct_trainer_leave_behind(const oct_trainer *t, oct_error *err) {
     oct_status status =
         folder ? oct_aside_move(job->job.dump_folder, folder, t->steps_done, &aside, &n, err)
                : oct_fail_memory(err);
-    if (status == OCT_OK && aside)
+    if (!status && aside)
         oct_log_warning("going back to step %" PRId64 ": %zu later checkpoint%s moved to %s",
                         t->steps_done, n, n == 1 ? " was" : "s were", aside);
     oct_free(aside);

@@ -261,9 +261,9 @@ static oct_status save_files(oct_trainer *t, const snapshot *s, oct_error *err) 
     char *state = render_state(t);
     if (!folder || !state)
         status = oct_fail_memory(err);
-    if (status == OCT_OK)
+    if (!status)
         status = write_checkpoint(t, s, folder, state, t->config_text, err);
-    if (status == OCT_OK)
+    if (!status)
         oct_log_info("Saved checkpoint %s/step-%" PRId64, folder, t->steps_done);
     oct_free(folder);
     free(state);
@@ -294,11 +294,11 @@ oct_status oct_trainer_save(oct_trainer *t, oct_error *err) {
     oct_status status = list_items(t, &s) ? oct_fail_memory(err) : OCT_OK;
     status = oct_ranks_agree(&t->ranks, status, err);
     bool broken = false;
-    if (status == OCT_OK) {
+    if (!status) {
         status = save_together(t, &s, &broken, err);
         status = broken ? status : oct_ranks_agree(&t->ranks, status, err);
     }
-    if (status == OCT_OK)
+    if (!status)
         t->last_saved = t->steps_done;
     oct_collector_close(&s.collector);
     oct_arena_release(t->scratch, mark);

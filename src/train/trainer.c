@@ -48,7 +48,7 @@ static oct_status read_step(oct_trainer *t, int64_t *n_valid, oct_error *err) {
             oct_dataset_rank_position(t->n_consumed, i, t->B, t->ranks.rank, t->ranks.n_ranks);
         int64_t index = oct_dataset_shuffled_index(t->train, t->seed, position);
         oct_status status = oct_dataset_sequence(t->train, index, t->window, err);
-        if (status != OCT_OK)
+        if (status)
             return status;
         memcpy(t->tokens + place * t->S, t->window, (size_t)t->S * sizeof *t->tokens);
         memcpy(t->targets + place * t->S, t->window + 1, (size_t)t->S * sizeof *t->targets);
@@ -72,7 +72,7 @@ static oct_status accumulate(oct_trainer *t, int64_t n_valid, oct_loss_sum *tota
                             t->targets + at, grad_scale, &loss, &count);
         if (status == OCT_NO_MEMORY)
             return oct_fail_memory(err);
-        if (status != OCT_OK)
+        if (status)
             return oct_fail(err, status, "step %lld: the model refused the batch",
                             (long long)t->steps_done + 1);
         oct_loss_sum_add(total, loss, count);
@@ -137,13 +137,13 @@ static oct_status reduce_step(oct_trainer *t, const oct_loss_sum *own, oct_step_
     oct_status status = OCT_OK;
     if (t->ranks.fsdp)
         status = oct_fsdp_finish_gradients(t->ranks.fsdp);
-    if (status != OCT_OK)
+    if (status)
         return oct_fail(err, status, "the gradients can't be summed over processes");
     if (oct_optimizer_gradient_norm(t->optimizer, &norm, t->scratch) != OCT_OK)
         return oct_fail_memory(err);
     double squares = norm * norm;
     status = oct_ranks_sum_shards(&t->ranks, &squares, err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_ranks_sum(&t->ranks, sums, 2, err);
     result->grad_norm = t->ranks.n_ranks > 1 ? sqrt(squares) : norm;
     const oct_loss_sum total = {.loss = sums[0], .count = (int64_t)sums[1]};
@@ -158,13 +158,13 @@ static oct_status finish_update(oct_trainer *t, oct_step_result *result, oct_err
     t->optimizer->adam.lr = result->lr;
     float grad_scale = oct_clip_factor(result->grad_norm, t->job->training.max_norm);
     oct_status status = oct_ranks_agree(&t->ranks, update(t, grad_scale, err), err);
-    t->spoilt = status != OCT_OK;
-    if (status == OCT_OK)
+    t->spoilt = status;
+    if (!status)
         status = oct_ranks_reduce_amaxes(&t->ranks, plan, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     status = oct_ranks_sum_routing(&t->ranks, t->parts.model, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     result->expert_load = oct_model_expert_load(t->parts.model);
     oct_model_update_routing(t->parts.model);
@@ -191,20 +191,20 @@ oct_status oct_trainer_step(oct_trainer *t, oct_step_result *result, oct_error *
     oct_status status = oct_ranks_agree(&t->ranks, read_step(t, &n_valid, err), err);
     result->data_s = oct_clock_s() - start;
     double all_valid = (double)n_valid;
-    if (status == OCT_OK)
+    if (!status)
         status = oct_ranks_sum(&t->ranks, &all_valid, 1, err);
     result->n_tokens = (int64_t)all_valid;
-    if (status == OCT_OK)
+    if (!status)
         status = accumulate(t, result->n_tokens, &own, err);
-    if (status == OCT_OK)
+    if (!status)
         status = reduce_step(t, &own, result, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     /* The same numbers on all ranks, so the same verdict. */
     status = oct_ranks_agree(&t->ranks, check_finite(t, result->loss, result->grad_norm, err), err);
-    if (status == OCT_OK)
+    if (!status)
         status = finish_update(t, result, err);
-    if (status == OCT_OK)
+    if (!status)
         status = sum_traffic(t, before, result->traffic, err);
     for (int i = 0; i < OCT_N_TRAFFIC; i++)
         result->wire_s[i] = oct_comm_seconds(t->ranks.world, (oct_traffic)i) - before_s[i];
@@ -232,11 +232,11 @@ oct_status oct_trainer_validate(oct_trainer *t, oct_validation *result, oct_erro
                                        .ask_to_stop = oct_trainer_ask_to_stop,
                                        .ask_user = t};
     oct_status status = oct_evaluate(&evaluation, &total, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     double sums[2] = {total.loss, (double)total.count};
     status = oct_ranks_sum(&t->ranks, sums, 2, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     total = (oct_loss_sum){.loss = sums[0], .count = (int64_t)sums[1]};
     *result = (oct_validation){0};

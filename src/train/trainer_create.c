@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "base/count.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "job/rules_record.h"
@@ -21,7 +22,7 @@ static oct_status plan_batches(oct_trainer *t, oct_error *err) {
     t->B = job->training.local_batch_size;
     t->S = job->training.seq_len;
     oct_status status = oct_ranks_micro_batches(job, t->ranks.n_ranks, &t->n_micro, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     static const char *const keys[] = {"training.seq_len", "training.local_batch_size",
                                        "training.global_batch_size"};
@@ -29,7 +30,7 @@ static oct_status plan_batches(oct_trainer *t, oct_error *err) {
     if (!oct_mul_i64(t->n_micro, t->B, &n) || !oct_mul_i64(n, t->S, &n) || n > INT32_MAX)
         return oct_fail(err, OCT_INVALID,
                         "%s: a step of %lld x %lld sequences of %lld tokens is too large",
-                        oct_job_at(job, oct_job_blame(job, keys, sizeof keys / sizeof *keys)),
+                        oct_job_at(job, oct_job_blame(job, keys, OCT_COUNT(keys))),
                         (long long)t->n_micro, (long long)t->B, (long long)t->S);
     return OCT_OK;
 }
@@ -69,7 +70,7 @@ static oct_status check_memory(const oct_trainer *t, const oct_model_args *args,
     const oct_job *job = t->job;
     oct_model *shapes = NULL;
     oct_status status = oct_model_create(args, OCT_PARAMS_SHAPES_ONLY, &shapes, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     /* fp32 master, gradient and two moments; a frozen parameter has the first alone */
     double bytes_per_parameter = job->model.freeze.n > 0 ? 4 : 16;
@@ -84,32 +85,32 @@ static oct_status check_memory(const oct_trainer *t, const oct_model_args *args,
         return oct_fail(err, OCT_INVALID,
                         "%s: too large to train here: the activations "
                         "of a step need at least %.1f GiB; this machine has %.1f GiB",
-                        oct_job_at(job, oct_job_blame(job, batch, sizeof batch / sizeof *batch)),
+                        oct_job_at(job, oct_job_blame(job, batch, OCT_COUNT(batch))),
                         activations / 0x1p30, oct_machine_memory_bytes() / 0x1p30);
     return oct_fail(err, OCT_INVALID,
                     "%s: too large to train here: parameters, gradients and "
                     "optimizer need %.1f GiB, a step %.1f GiB or more; this machine has %.1f GiB",
-                    oct_job_at(job, oct_job_blame(job, size, sizeof size / sizeof *size)),
-                    needed / 0x1p30, activations / 0x1p30, oct_machine_memory_bytes() / 0x1p30);
+                    oct_job_at(job, oct_job_blame(job, size, OCT_COUNT(size))), needed / 0x1p30,
+                    activations / 0x1p30, oct_machine_memory_bytes() / 0x1p30);
 }
 
 static oct_status create_model(oct_trainer *t, oct_error *err) {
     const oct_job *job = t->job;
     oct_model_args args;
     oct_status status = oct_setup_model_args(job, &args, err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_ranks_check_experts(job, &args, err);
-    if (status == OCT_OK)
+    if (!status)
         status = check_memory(t, &args, err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_job_build(job, &args,
                                t->ranks.n_ranks > 1 ? OCT_PARAMS_SHAPES_ONLY : OCT_PARAMS_ALLOCATED,
                                &t->parts, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     log_size(t);
     status = oct_job_equip(job, &t->parts, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     oct_conversion_warn(t->parts.conversion);
     oct_ranks_log_framework(job, t->ranks.n_ranks);
@@ -148,9 +149,9 @@ static oct_status open_folder(oct_trainer *t, oct_error *err) {
     if (t->ranks.rank > 0)
         return OCT_OK;
     oct_status status = claim(job, "job.dump_folder", job->job.dump_folder, &t->folder, err);
-    if (status == OCT_OK)
+    if (!status)
         status = claim_checkpoints(t, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     size_t n_bytes;
     return job->path && *job->path
@@ -164,8 +165,7 @@ static oct_status setup_documents(const oct_trainer *t, oct_error *err) {
     bool block = oct_model_get_args(t->parts.model)->attn_mask_type == OCT_ATTN_BLOCK_CAUSAL;
     oct_error cause = {0};
     if (oct_setup_documents(t->tokenizer, t->parts.model, &cause) != OCT_OK)
-        return oct_setup_fail_at(t->job, oct_job_blame(t->job, keys, sizeof keys / sizeof *keys),
-                                 &cause, err);
+        return oct_setup_fail_at(t->job, oct_job_blame(t->job, keys, OCT_COUNT(keys)), &cause, err);
     if (t->ranks.rank > 0)
         return OCT_OK;
     if (block)
@@ -184,7 +184,7 @@ static oct_status read_files(oct_trainer *t, oct_error *err) {
     oct_status status =
         t->tokenizer ? oct_portable_read_tokenizer(oct_setup_tokenizer_path(t->job), &t->files, err)
                      : OCT_OK;
-    if (status == OCT_OK)
+    if (!status)
         status = oct_portable_put_words(oct_model_get_args(t->parts.model), origin, "float32",
                                         &t->files, err);
     oct_free(origin);
@@ -195,9 +195,9 @@ static oct_status open_data(oct_trainer *t, oct_error *err) {
     int64_t vocab_size = oct_model_get_args(t->parts.model)->vocab_size;
     char *cache = NULL;
     oct_status status = oct_setup_tokenizer(t->job, vocab_size, &t->tokenizer, err);
-    if (status == OCT_OK && t->ranks.rank == 0)
+    if (!status && t->ranks.rank == 0)
         status = read_files(t, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     if (!t->options.cache_folder) {
         cache = oct_path_join(t->job->job.dump_folder, "cache");
@@ -261,7 +261,7 @@ static oct_status log_gathers(const oct_trainer *t, oct_error *err) {
     oct_status status =
         oct_ranks_plan_wire(t->job, t->parts.model, oct_conversion_plan(t->parts.conversion),
                             t->ranks.n_ranks, &wire, err);
-    if (status == OCT_OK && !isnan(wire.converted_ratio))
+    if (!status && !isnan(wire.converted_ratio))
         oct_log_info("Gathers of converted weights are %.4f of bf16's bytes, those of all weights "
                      "%.4f",
                      wire.converted_ratio, wire.whole_ratio);
@@ -270,32 +270,32 @@ static oct_status log_gathers(const oct_trainer *t, oct_error *err) {
 
 static oct_status prepare(oct_trainer *t, oct_error *err) {
     oct_status status = oct_trainer_find_start(t, err);
-    if (status == OCT_OK && t->start)
+    if (!status && t->start)
         status = oct_rules_adopt(&t->own, t->start, err);
-    if (status == OCT_OK)
+    if (!status)
         status = plan_batches(t, err);
-    if (status == OCT_OK)
+    if (!status)
         status = create_model(t, err);
-    return status == OCT_OK ? create_batches(t, err) : status;
+    return !status ? create_batches(t, err) : status;
 }
 
 static oct_status fill(oct_trainer *t, oct_error *err) {
     oct_status status = create_optimizer(t, err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_trainer_resume(t, err);
-    if (status == OCT_OK && t->steps_done == 0)
+    if (!status && t->steps_done == 0)
         status = oct_setup_parameters(t->job, t->seed, t->parts.model, err);
-    if (status == OCT_OK)
+    if (!status)
         log_memory(t);
-    return status == OCT_OK ? log_gathers(t, err) : status;
+    return !status ? log_gathers(t, err) : status;
 }
 
 /* The first rank's part: what may refuse comes before what moves. */
 static oct_status leave_behind(oct_trainer *t, oct_error *err) {
     oct_status status = t->ranks.rank == 0 ? oct_trainer_check_last_model(t, err) : OCT_OK;
-    if (status == OCT_OK)
+    if (!status)
         status = oct_trainer_leave_behind(t, err);
-    return status == OCT_OK && t->ranks.rank == 0 ? oct_trainer_check_last_name(t, err) : status;
+    return !status && t->ranks.rank == 0 ? oct_trainer_check_last_name(t, err) : status;
 }
 
 oct_status oct_trainer_create(const oct_job *job, const oct_trainer_options *options,
@@ -311,20 +311,20 @@ oct_status oct_trainer_create(const oct_job *job, const oct_trainer_options *opt
     t->last_saved = -1;
     t->seed = job->debug.seed >= 0 ? (uint64_t)job->debug.seed : 0;
     status = oct_ranks_open(options->world, job, &t->ranks, err);
-    if (status == OCT_OK) /* before any rank looks for a checkpoint that another run may remove */
+    if (!status) /* before any rank looks for a checkpoint that another run may remove */
         status = oct_ranks_agree(&t->ranks, open_folder(t, err), err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_ranks_agree(&t->ranks, prepare(t, err), err);
-    if (status == OCT_OK) /* before memory is filled: data is where most mistakes are */
+    if (!status) /* before memory is filled: data is where most mistakes are */
         status = oct_ranks_agree(&t->ranks, create_data(t, err), err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_ranks_check_inputs(t->ranks.world, job, t->parts.model, t->train,
                                         t->validation, err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_ranks_agree(&t->ranks, fill(t, err), err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_ranks_agree(&t->ranks, leave_behind(t, err), err);
-    if (status == OCT_OK)
+    if (!status)
         *out = t;
     else
         oct_trainer_destroy(t);

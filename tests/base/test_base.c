@@ -16,6 +16,7 @@
 #include "base/arena.h"
 #include "base/cgroup.h"
 #include "base/claim.h"
+#include "base/count.h"
 #include "base/fs.h"
 #include "base/nearest.h"
 #include "base/rng.h"
@@ -118,7 +119,7 @@ static void given_a_name_unlike_the_known_ones_none_is_named(void **state) {
     (void)state;
     const char *names[] = {"lr", "gemm", "seed", "scale_mode"};
     const char *odd[] = {"", "x", "xy", "=", "ab", "abcd", "12", "sc", "mode", "lrrr", "\"\""};
-    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++)
+    for (size_t i = 0; i < OCT_COUNT(odd); i++)
         assert_null(oct_nearest_name(odd[i], names, 4));
     char text[3001];
     for (size_t n = 20; n < sizeof text; n = n * 3 / 2) { /* as long as you like, of one letter */
@@ -157,11 +158,11 @@ static void given_threads_in_the_environment_only_whole_positive_numbers_are_tak
         "4,a", "1e3", "1;2"};
     const char *set = getenv("OMP_NUM_THREADS");
     char *before = set ? oct_strdup(set) : NULL;
-    for (size_t i = 0; i < sizeof right / sizeof *right; i++) {
+    for (size_t i = 0; i < OCT_COUNT(right); i++) {
         setenv("OMP_NUM_THREADS", right[i], 1);
         assert_int_equal(oct_threads_init(NULL), OCT_OK);
     }
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    for (size_t i = 0; i < OCT_COUNT(wrong); i++) {
         oct_error err = {0};
         setenv("OMP_NUM_THREADS", wrong[i], 1);
         assert_int_equal(oct_threads_init(&err), OCT_INVALID);
@@ -232,7 +233,7 @@ static const made_group made_groups[] = {
 
 static void given_a_control_group_its_smallest_quota_is_found(void **state) {
     (void)state;
-    for (size_t i = 0; i < sizeof made_groups / sizeof *made_groups; i++) {
+    for (size_t i = 0; i < OCT_COUNT(made_groups); i++) {
         const made_group *made = &made_groups[i];
         char root[] = "/tmp/octet-test-XXXXXX", command[64], name[128];
         assert_non_null(mkdtemp(root));

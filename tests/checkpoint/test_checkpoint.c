@@ -2,6 +2,7 @@
  * full disk leaves the one before. */
 #include <setjmp.h>
 
+#include "base/count.h"
 #include "checkpoint_support.h"
 
 static void given_a_save_everything_comes_back(void **state) {
@@ -92,7 +93,7 @@ static void given_a_wrong_name_or_shape_the_copy_is_refused(void **state) {
         {"norm.weight", oct_tensor_1d(OCT_BF16, COLS, x), "expected BF16 (6); got F32 (6)"},
         {"norm.weight", oct_tensor_2d(OCT_F32, 1, COLS, x), "expected F32 (1, 6); got F32 (6)"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < OCT_COUNT(cases); i++) {
         oct_error err = {0};
         assert_int_equal(
             oct_checkpoint_copy(c, OCT_CHECKPOINT_MODEL, cases[i].name, &cases[i].to, &err),
@@ -188,7 +189,7 @@ static const struct {
 
 static void given_any_file_damaged_resume_takes_the_one_before_and_says_why(void **state) {
     (void)state;
-    for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
+    for (size_t i = 0; i < OCT_COUNT(damages); i++) {
         assert_int_equal(system("rm -rf ckpt"), 0);
         warnings[0] = '\0';
         save_well(10, 0);
@@ -204,7 +205,7 @@ static void given_any_file_damaged_resume_takes_the_one_before_and_says_why(void
 
 static void given_a_damaged_one_it_counts_for_nothing_and_the_good_ones_stay(void **state) {
     (void)state;
-    for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
+    for (size_t i = 0; i < OCT_COUNT(damages); i++) {
         assert_int_equal(system("rm -rf ckpt"), 0);
         save_well(5, 0);
         save_well(10, 0);
@@ -253,7 +254,7 @@ static void given_models_without_their_state_they_push_out_nothing_and_go_with_a
 
 static void given_all_damaged_none_is_taken_and_the_newest_is_named(void **state) {
     (void)state;
-    for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
+    for (size_t i = 0; i < OCT_COUNT(damages); i++) {
         assert_int_equal(system("rm -rf ckpt"), 0);
         warnings[0] = '\0';
         save_well(10, 0);
@@ -294,7 +295,7 @@ static void given_impossible_contents_nothing_is_written(void **state) {
                  {1, "{}", "a.safetensors", NULL, "config name"},
                  {1, "{}", NULL, "", "not empty"},
                  {1, "{}", NULL, "norm.weight", "got two"}};
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < OCT_COUNT(cases); i++) {
         fake f;
         oct_error err = {0};
         make_fake(&f, cases[i].step);
@@ -347,7 +348,7 @@ static void given_a_name_that_another_file_has_nothing_is_saved(void **state) {
     static const char *const names[] = {
         "manifest.json", "state.json", "config.toml",
         "a/b",           "..",         "model-00001-of-00001.safetensors"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    for (size_t i = 0; i < OCT_COUNT(names); i++) {
         fake f;
         oct_error err = {0};
         const oct_checkpoint_file file = {names[i], "x", 1};

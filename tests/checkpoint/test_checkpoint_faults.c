@@ -42,7 +42,7 @@ static void given_a_small_file_system_that_fills_up_the_earlier_checkpoint_stays
     oct_status status = OCT_OK;
     oct_error err = {0};
     int64_t step = 0;
-    while (status == OCT_OK && step < 20)
+    while (!status && step < 20)
         status = save(++step, 0, &err);
     int64_t last = latest();
     int left = system("test -z \"$(find . -name '*tmp*')\"");

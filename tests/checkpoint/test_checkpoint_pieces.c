@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 
+#include "base/count.h"
 #include "checkpoint_support.h"
 
 static void write_piece(const char *name, const float *rows, int64_t n_rows, oct_strbuf *files) {
@@ -89,7 +90,7 @@ static void given_pieces_with_a_gap_or_an_overlap_the_checkpoint_is_invalid(void
         {A ",{\"file\": \"b.safetensors\", \"row\": 32, \"rows\": 9223372036854775807}", "differ"},
         {A ",{\"file\": \"a.safetensors\", \"row\": 32, \"rows\": 32}", "at most 8 rows"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < OCT_COUNT(cases); i++) {
         write_pieces(f.w, cases[i][0]);
         assert_invalid(1, cases[i][1]);
     }

@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "base/count.h"
 #include "compare/gap.h"
 
 static void expect_near(double value, double expected, double tolerance) {
@@ -16,7 +17,7 @@ static void given_degrees_of_freedom_the_quantile_is_students(void **state) {
         double t;
     } known[] = {{1, 12.7062}, {2, 4.3027},  {5, 2.5706},  {7, 2.3646},   {20, 2.0860},
                  {21, 2.0796}, {30, 2.0423}, {60, 2.0003}, {100, 1.9840}, {999, 1.9623}};
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    for (size_t i = 0; i < OCT_COUNT(known); i++)
         expect_near(oct_student_t95(known[i].df), known[i].t, 1e-4);
 }
 

@@ -1,11 +1,10 @@
 /* Jobs: what a user writes, what the loader makes of it, and what it says when it can't. */
 #include <math.h>
 
+#include "base/count.h"
 #include "base/log.h"
 #include "config/schema.h"
 #include "job_texts.h"
-
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 static void given_an_empty_file_the_defaults_are_those_of_torchtitan(void **state) {
     (void)state;
@@ -78,7 +77,7 @@ static void given_file_and_command_line_the_latter_wins_and_places_are_kept(void
     load_toml("# a job\n[training]\nsteps = 100\nseq_len = 128\n\n"
               "[quantize.linear.mx]\nrecipe_name = \"hif8\"\n"
               "[model.args]\ndim = 64\nn_layers = 2\nrope_theta = 1e4\n",
-              overrides, COUNT(overrides), &job);
+              overrides, OCT_COUNT(overrides), &job);
     assert_int_equal(job.training.steps, 7);
     assert_int_equal(job.training.seq_len, 128);
     assert_true(job.optimizer.lr == 1e-4);
@@ -129,7 +128,7 @@ static void given_the_file_on_the_command_line_it_is_loaded(void **state) {
         {{"--job.config_file", "--training.steps=3"}, 2, "the value is missing"},
         {{"--job.config_file=job.toml", "--job.config_file", "b"}, 3, "got job.toml and b"},
     };
-    for (size_t i = 0; i < COUNT(wrong); i++) {
+    for (size_t i = 0; i < OCT_COUNT(wrong); i++) {
         for (int named = 0; named < 2; named++) {
             err = (oct_error){0};
             assert_int_equal(
@@ -361,7 +360,7 @@ static void given_a_wrong_toml_job_one_line_says_where_what_and_expected(void **
         {"[training]\nsteps = 1979-05-27\n", NULL,
          "job.toml:2: dates and times have no meaning here"},
     };
-    for (size_t i = 0; i < COUNT(jobs); i++)
+    for (size_t i = 0; i < OCT_COUNT(jobs); i++)
         expect_error("job.toml", jobs[i].text, jobs[i].override, jobs[i].message);
 }
 
@@ -370,7 +369,7 @@ static void given_a_wrong_toml_job_one_line_says_where_what_and_expected(void **
 static void given_any_key_what_it_decides_is_said(void **state) {
     (void)state;
     const oct_schema *const schemas[] = {&oct_schema_titan, &oct_schema_mindspeed};
-    for (size_t s = 0; s < COUNT(schemas); s++)
+    for (size_t s = 0; s < OCT_COUNT(schemas); s++)
         for (size_t i = 0; i < schemas[s]->n; i++) {
             const oct_key *key = &schemas[s]->keys[i], *target = NULL;
             if (key->target)
@@ -462,7 +461,8 @@ static void given_keys_of_any_type_the_command_line_reads_them_as_the_file_does(
                                "--features.recompute_plan={apply_modules: [a.*, b]}",
                                "--parallel.fully_shard_parallel_size=2",
                                "--model.args={n_layers: 3, dim: 64}", "--model.args.dim=32"};
-    load_yaml("parallel:\n  fully_shard_parallel_size: auto\n", overrides, COUNT(overrides), &job);
+    load_yaml("parallel:\n  fully_shard_parallel_size: auto\n", overrides, OCT_COUNT(overrides),
+              &job);
     assert_int_equal(job.activation_checkpoint.mode, OCT_JOB_RECOMPUTE_FULL);
     assert_int_equal(job.activation_checkpoint.apply_modules.n, 2);
     assert_string_equal(job.activation_checkpoint.apply_modules.items[0], "a.*");
@@ -476,7 +476,7 @@ static void given_keys_of_any_type_the_command_line_reads_them_as_the_file_does(
                         "default: model.model_name_or_path");
     oct_job_free(&job);
     const char *flags[] = {"--parallel.recompute", "--parallel.fully_shard_parallel_size", "auto"};
-    load_yaml("parallel:\n  fully_shard_parallel_size: 2\n", flags, COUNT(flags), &job);
+    load_yaml("parallel:\n  fully_shard_parallel_size: 2\n", flags, OCT_COUNT(flags), &job);
     assert_int_equal(job.activation_checkpoint.mode, OCT_JOB_RECOMPUTE_FULL);
     assert_int_equal(job.parallelism.data_parallel_shard_degree, -1);
     oct_job_free(&job);
@@ -504,7 +504,7 @@ static void given_optional_keys_none_and_empty_mean_not_given(void **state) {
                                "--model.converters=quantize.linear.mx"};
     load_toml("[training]\ndataset_path = \"x.txt\"\n[debug]\nseed = 5\n[validation]\n"
               "dataset_path = \"\"\n[model]\ntokenizer_path = \"tok\"\n",
-              overrides, COUNT(overrides), &job);
+              overrides, OCT_COUNT(overrides), &job);
     assert_null(job.training.dataset_path);
     assert_null(job.validation.dataset_path);
     assert_string_equal(job.model.tokenizer_path, "tok");

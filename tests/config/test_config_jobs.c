@@ -3,12 +3,11 @@
  * its development branch, MindSpeed MM and MindSpeed LLM. */
 #include <math.h>
 
+#include "base/count.h"
 #include "base/nearest.h"
 #include "config/schema.h"
 #include "job_texts.h"
 #include "model/args.h"
-
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 /* ---- unknown keys at every place ---- */
 
@@ -126,7 +125,7 @@ static void given_a_table_where_a_value_stands_what_is_in_it_is_refused(void **s
         oct_job_form form;
         const oct_schema *schema;
     } forms[] = {{OCT_JOB_TITAN, &oct_schema_titan}, {OCT_JOB_MINDSPEED, &oct_schema_mindspeed}};
-    for (size_t f = 0; f < COUNT(forms); f++)
+    for (size_t f = 0; f < OCT_COUNT(forms); f++)
         for (size_t i = 0; i < forms[f].schema->n; i++) {
             const oct_key *key = &forms[f].schema->keys[i];
             bool table = key->type == OCT_KEY_TABLE && key->kind == OCT_KEY_USED;
@@ -219,10 +218,10 @@ static void given_wrong_dimensions_and_recipes_they_are_in_the_report(void **sta
                            "command line: --model.args.vocab_size: impossible value"};
     assert_ptr_equal(strstr(err.message, lines[0]), err.message);
     const char *line = job.others;
-    for (size_t i = 1; i < COUNT(lines); i++) {
+    for (size_t i = 1; i < OCT_COUNT(lines); i++) {
         assert_ptr_equal(strstr(line, lines[i]), line);
         line = strchr(line, '\n');
-        assert_true((line == NULL) == (i + 1 == COUNT(lines)));
+        assert_true((line == NULL) == (i + 1 == OCT_COUNT(lines)));
         line += line != NULL;
     }
     oct_job_free(&job);
@@ -302,7 +301,7 @@ static void given_a_job_of_mindspeed_llm_one_line_says_what_it_is(void **state) 
         {"training:\n  lr: 1.0e-5\n  logging_steps: 1\n  save_steps: 5\n  max_grad_norm: 1.0\n"
          "  warmup_ratio: 0.1\n  lr_scheduler_type: cosine\n  per_device_train_batch_size: 1\n",
          "job.yaml:3: training.logging_steps: a job of MindSpeed LLM (6 of its words are here)"}};
-    for (size_t i = 0; i < COUNT(jobs); i++) {
+    for (size_t i = 0; i < OCT_COUNT(jobs); i++) {
         oct_job job;
         oct_error err;
         assert_int_equal(load_form(OCT_JOB_MINDSPEED, jobs[i].text, NULL, &job, &err), OCT_INVALID);
@@ -327,7 +326,7 @@ static void given_words_of_mindspeed_llm_in_a_job_each_is_told(void **state) {
         "data: {dataset_param: {}}\ntraining: {output_dir: o, warmup_ratio: 0.1}\n",
         "training: {micro_batch_size: 1, output_dir: o, warmup_ratio: 0.1}\n",
         "parallel: {fsdp_plan: {}}\ntraining: {output_dir: o, warmup_ratio: 0.1}\n"};
-    for (size_t i = 0; i < COUNT(texts); i++) {
+    for (size_t i = 0; i < OCT_COUNT(texts); i++) {
         assert_int_equal(load_form(OCT_JOB_MINDSPEED, texts[i], NULL, &job, &err), OCT_INVALID);
         assert_non_null(strstr(err.message, "training.output_dir: unknown key"));
         assert_int_equal(i > 0, job.others && strstr(job.others, "training.warmup_ratio") != NULL);
@@ -354,7 +353,7 @@ static void given_options_of_a_plan_that_is_turned_off_each_is_refused(void **st
     oct_job job;
     oct_error err = {0};
     put_text("job.yaml", plan);
-    for (size_t i = 0; i < COUNT(options); i++) {
+    for (size_t i = 0; i < OCT_COUNT(options); i++) {
         char option[128], start[160];
         snprintf(option, sizeof option, "--" PLAN "%s", options[i]);
         snprintf(start, sizeof start, "command line: %.*s: ", (int)strcspn(option, "="), option);
@@ -435,7 +434,7 @@ static void given_torchtitans_experts_they_are_quantized_without_npu_gmm(void **
         "[experimental]\ncustom_args_module = \"torchtitan_npu.config.custom_config\"\n" MX_JOB,
         "[model]\nconverters = [\"quantize.grouped_mm.mx\", \"npu_gmm\"]\n",
         NPU_MODULE "[model]\nconverters = [\"quantize.grouped_mm.mx\", \"npu_gmm\"]\n"};
-    for (size_t i = 0; i < COUNT(wrong); i++) {
+    for (size_t i = 0; i < OCT_COUNT(wrong); i++) {
         assert_int_equal(load_form(OCT_JOB_TITAN, wrong[i], NULL, &job, &err), OCT_INVALID);
         assert_non_null(strstr(err.message, "model.converters: \"quantize.grouped_mm.mx\" needs "
                                             "\"npu_gmm\" before it"));
@@ -446,7 +445,7 @@ static void given_torchtitans_experts_they_are_quantized_without_npu_gmm(void **
 static void given_a_converter_that_changes_the_model_it_is_refused(void **state) {
     (void)state;
     const char *wrong[] = {"npu_dsa", "npu_foo", "npu_gmn", "npu_mhc_pre", "deepseek_v4_sfa"};
-    for (size_t i = 0; i < COUNT(wrong); i++) {
+    for (size_t i = 0; i < OCT_COUNT(wrong); i++) {
         oct_job job;
         oct_error err;
         char text[128];
@@ -470,7 +469,7 @@ static void given_nothing_to_export_the_exports_dtype_does_not_matter(void **sta
                 {EXPORT "enable = true\nlast_save_in_hf = true\n", true},
                 {EXPORT "enable = true\n", false},
                 {EXPORT "enable = true\nlast_save_model_only = true\n", false}};
-    for (size_t i = 0; i < COUNT(jobs); i++) {
+    for (size_t i = 0; i < OCT_COUNT(jobs); i++) {
         oct_job job;
         oct_error err;
         oct_status status = load_form(OCT_JOB_TITAN, jobs[i].text, NULL, &job, &err);
@@ -492,7 +491,7 @@ static void given_torchtitan_npus_debug_flavors_they_have_its_dimensions(void **
     } flavors[] = {{"671B_debug", 128, 512, 128, 4, 8},
                    {"671B_debug_16die", 7168, 18432, 2048, 61, 32},
                    {"671B_debug_128die", 7168, 18432, 2048, 61, 256}};
-    for (size_t i = 0; i < COUNT(flavors); i++) {
+    for (size_t i = 0; i < OCT_COUNT(flavors); i++) {
         oct_model_args a;
         oct_error err = {0};
         if (oct_model_args_flavor("deepseek_v3", flavors[i].flavor, &a, &err) ||
@@ -545,7 +544,7 @@ static void given_a_section_turned_off_its_flag_is(void **state) {
     const char *overrides[] = {"--no-validation.enable", "--no_validation.enable",
                                "--validation.no-enable", "--validation.no_enable"};
     put_text("job.toml", "[validation]\nenable = true\n");
-    for (size_t i = 0; i < COUNT(overrides); i++) {
+    for (size_t i = 0; i < OCT_COUNT(overrides); i++) {
         oct_job job;
         oct_error err = {0};
         if (oct_job_load("job.toml", &overrides[i], 1, &job, &err))
@@ -556,7 +555,7 @@ static void given_a_section_turned_off_its_flag_is(void **state) {
     }
     const char *wrong[] = {"--no-validation.enable=true", "--no-validation.freq",
                            "--no-validation.enabel"};
-    for (size_t i = 0; i < COUNT(wrong); i++) {
+    for (size_t i = 0; i < OCT_COUNT(wrong); i++) {
         oct_job job;
         oct_error err = {0};
         assert_int_equal(oct_job_load("job.toml", &wrong[i], 1, &job, &err), OCT_INVALID);

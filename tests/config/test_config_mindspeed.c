@@ -1,9 +1,8 @@
 /* MindSpeed MM's jobs: its own keys, its plans, and values that would change the result. */
 #include <math.h>
 
+#include "base/count.h"
 #include "job_texts.h"
-
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 /* Every key that MindSpeed MM's dataclasses have and the other tests don't show. */
 static const char mm_keys[] =
@@ -159,7 +158,7 @@ static void given_a_mindspeed_value_that_would_change_the_result_it_is_refused(v
          "job.yaml:1: training.quantization_plan.extra_args: nothing reads them; expected none; "
          "got a table"},
     };
-    for (size_t i = 0; i < COUNT(jobs); i++) {
+    for (size_t i = 0; i < OCT_COUNT(jobs); i++) {
         oct_job job;
         oct_error err;
         assert_int_equal(load_form(OCT_JOB_MINDSPEED, jobs[i].text, NULL, &job, &err), OCT_INVALID);
@@ -200,7 +199,7 @@ static void given_a_plan_in_any_spelling_it_is_the_same_plan(void **state) {
         {LLM "  quant_ignored_modules: ['*o_proj']\n", "mxfp8", 1, "*o_proj"},
         {"model:\n  quant_recipe_name: hif8\n  quant_format: HIF8\n", "hif8", 1, "*lm_head"},
     };
-    for (size_t i = 0; i < COUNT(cases); i++) {
+    for (size_t i = 0; i < OCT_COUNT(cases); i++) {
         oct_job job;
         load_form_good(OCT_JOB_MINDSPEED, cases[i].text, &job);
         assert_string_equal(job.quantization_plan.recipe_name, cases[i].recipe);
@@ -246,7 +245,7 @@ static void given_a_plan_that_cannot_be_its_own_word_is_named(void **state) {
          "job.yaml:7: training.quantization_plan.converters: the type is wrong; expected a list of "
          "texts; got 3"},
     };
-    for (size_t i = 0; i < COUNT(jobs); i++) {
+    for (size_t i = 0; i < OCT_COUNT(jobs); i++) {
         oct_job job;
         oct_error err;
         assert_int_equal(load_form(OCT_JOB_MINDSPEED, jobs[i].text, jobs[i].override, &job, &err),
@@ -265,7 +264,7 @@ static void given_another_spelling_on_the_command_line_it_wins(void **state) {
                                "--features.recompute_plan.apply_modules=c"};
     oct_error err = {0};
     put_text("job.yaml", NEWER "features:\n  recompute_plan: [x, y]\n");
-    if (oct_job_load("job.yaml", overrides, COUNT(overrides), &job, &err))
+    if (oct_job_load("job.yaml", overrides, OCT_COUNT(overrides), &job, &err))
         fail_msg("%s", err.message);
     assert_string_equal(job.quantization_plan.recipe_name, "hif8");
     assert_int_equal(job.quantization_plan.apply_modules.n, 2);

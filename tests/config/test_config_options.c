@@ -1,9 +1,8 @@
 /* Options that would act on nothing, and what is told of them. */
 #include <math.h>
 
+#include "base/count.h"
 #include "job_texts.h"
-
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 #define PLANNED "training:\n  quantization_plan:\n    recipe_name: mxfp8\n"
 #define MX "--model.converters=quantize.linear.mx"
@@ -40,7 +39,7 @@ static void given_an_option_of_a_recipe_that_cannot_act_it_is_refused_and_told_w
          LINEARS "recipe_name: training.quantization_plan.recipe_name is none; expected a recipe "
                  "in --training.quantization_plan.recipe_name beside it; got \"hif8\""},
     };
-    for (size_t i = 0; i < COUNT(cases); i++) {
+    for (size_t i = 0; i < OCT_COUNT(cases); i++) {
         const char *overrides[] = {cases[i].first, cases[i].second};
         int n = cases[i].second ? 2 : 1;
         char message[512];
@@ -104,7 +103,7 @@ static void given_an_empty_path_on_the_command_line_it_is_not_taken_for_none(voi
     (void)state;
     static const char *const keys[] = {"checkpoint.initial_load_path", "validation.dataset_path",
                                        "training.dataset_path", "model.tokenizer_path"};
-    for (size_t i = 0; i < COUNT(keys); i++) {
+    for (size_t i = 0; i < OCT_COUNT(keys); i++) {
         char override[128], message[256];
         const char *const overrides[] = {override};
         oct_job job;
@@ -121,7 +120,7 @@ static void given_an_empty_path_on_the_command_line_it_is_not_taken_for_none(voi
     oct_job job;
     oct_error err;
     const char *yaml[] = {"--training.load=", "--training.save="};
-    for (size_t i = 0; i < COUNT(yaml); i++) {
+    for (size_t i = 0; i < OCT_COUNT(yaml); i++) {
         assert_int_equal(load_text("job.yaml", PLANNED, &yaml[i], 1, &job, &err), OCT_INVALID);
         assert_non_null(strstr(err.message, ": the value is empty; expected "));
         oct_job_free(&job);

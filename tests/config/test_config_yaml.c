@@ -1,10 +1,9 @@
 /* MindSpeed MM's job form: its keys in octet's fields, and what is wrong with one. */
 #include <math.h>
 
+#include "base/count.h"
 #include "job_texts.h"
 #include "quant/rules.h"
-
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 #define PLANNED "training:\n  quantization_plan:\n    recipe_name: mxfp8\n"
 
@@ -110,7 +109,7 @@ static void given_a_mindspeed_job_defaults_and_command_line_of_both_forms_work(v
                                "--training.steps=40", "--training.global_batch_size=32",
                                "--job.dump_folder=out"};
     load_yaml("training:\n  lr_warmup_ratio: 0.5\n  save: there\nparallel:\n", overrides,
-              COUNT(overrides), &job);
+              OCT_COUNT(overrides), &job);
     assert_int_equal(job.training.steps, 40);
     assert_int_equal(job.lr_scheduler.warmup_steps, 20);
     assert_true(job.optimizer.lr == 2e-3);
@@ -160,7 +159,7 @@ static void given_a_yaml_job_quantize_keys_of_the_command_line_count(void **stat
                                "--quantize.grouped_mm.mx.gemm=exact",
                                "--quantize.grouped_mm.mx.no-enable_fsdp_low_precision_all_gather"};
     load_yaml(PLANNED "    fsdp_low_precision_all_gather_mode: all\nquantize: {rules: octet}\n",
-              overrides, COUNT(overrides), &job);
+              overrides, OCT_COUNT(overrides), &job);
     const oct_job_mx *linear = &job.quantize.linear.mx, *experts = &job.quantize.grouped_mm.mx;
     assert_string_equal(linear->recipe_name, "hif8");
     assert_string_equal(experts->recipe_name, "mxfp8"); /* the plan's */
@@ -189,7 +188,7 @@ static void given_a_jobs_form_its_framework_is_another(void **state) {
                  {"job.toml", "--quantize.rules=torchtitan@0.2.2", "torchtitan@0.2.2", NULL}};
     put_text("job.toml", "");
     put_text("job.yaml", PLANNED);
-    for (size_t i = 0; i < COUNT(cases); i++) {
+    for (size_t i = 0; i < OCT_COUNT(cases); i++) {
         oct_job job;
         oct_error err = {0};
         assert_int_equal(oct_job_load(cases[i].path, &cases[i].override, 1, &job, &err), OCT_OK);
@@ -293,7 +292,7 @@ static void given_a_wrong_yaml_job_one_line_says_where_what_and_expected(void **
         {"- a\n", NULL, "job.yaml:1: expected a table of keys; got a list"},
         {"%YAML 9.9\n---\na: 1\n", NULL, "job.yaml: not valid YAML; expected YAML 1.1 to 1.3"},
     };
-    for (size_t i = 0; i < COUNT(jobs); i++)
+    for (size_t i = 0; i < OCT_COUNT(jobs); i++)
         expect_error("job.yaml", jobs[i].text, jobs[i].override, jobs[i].message);
 }
 

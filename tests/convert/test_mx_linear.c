@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "base/count.h"
 #include "base/rng.h"
 #include "convert/plan.h"
 #include "kernel/quantize.h"
@@ -178,7 +179,7 @@ given_any_recipe_outputs_and_gradients_are_products_of_dequantized_operands(void
                            "dynamic_per_tensor_E4M3_E4M3_E5M2",
                            "dynamic_per_channel_E4M3_E4M3_E5M2",
                            "delayed_per_tensor_HiF8_E4M3_E5M2"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    for (size_t i = 0; i < OCT_COUNT(names); i++) {
         check_recipe(names[i], 70, 48, 16);
         check_recipe(names[i], 1, 33, 65);
         check_recipe(names[i], 64, 96, 40);

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/count.h"
 #include "convert/pattern.h"
 
 static void given_globs_they_are_anchored_and_braces_hold_integers(void **state) {
@@ -43,7 +44,7 @@ static void given_globs_they_are_anchored_and_braces_hold_integers(void **state)
         {"model.layers.{ 0 - 3, 7 }", "model.layers.7", true},
         {"{*}{*}", "12", false}, /* an integer takes all its digits */
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+    for (size_t i = 0; i < OCT_COUNT(cases); i++)
         assert_that(oct_glob_matches(cases[i].pattern, cases[i].text) == cases[i].matches,
                     "%s on %s", cases[i].pattern, cases[i].text);
 }
@@ -80,7 +81,7 @@ static void given_a_malformed_brace_the_error_shows_the_place(void **state) {
                            "a.{1-}",  "a.{*",    "a}",      "a.{,1}",    "a.{1-2-3}",
                            "a.{1,*}", "a.{*,1}", "a.{1;2}", "a.{1,2-1}", "{1-99999999999999999999}",
                            ""};
-    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+    for (size_t i = 0; i < OCT_COUNT(wrong); i++) {
         oct_error err = {0};
         assert_int_equal(oct_glob_check(wrong[i], &err), OCT_INVALID);
         assert_non_null(strstr(err.message, "pattern"));

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "base/count.h"
 #include "convert/mx_experts.h"
 #include "nn/experts.h"
 #include "quant/rules.h"
@@ -172,7 +173,7 @@ static const expected_rules sets[] = {
     {OCT_RULES_MINDSPEED, false, false, false, {15, 15, 224}, true, OCT_GROUPS_ONE},
     {OCT_RULES_TORCHTITAN, false, true, true, {15, 15, 224}, true, OCT_GROUPS_TRUE},
 };
-enum { N_SETS = sizeof sets / sizeof sets[0] };
+enum { N_SETS = OCT_COUNT(sets) };
 
 static rule rule_of(const expected_rules *e, bool mx, bool experts, oct_role role, int dim) {
     bool wgrad = role != OCT_ROLE_WEIGHT && dim == 0;

@@ -1,6 +1,7 @@
 /* Data sets: texts to packed files, sequences, shuffling, parts, and what is refused. */
 #include "story.h"
 
+#include "base/count.h"
 #include "dataset_support.h"
 
 #include <math.h>
@@ -75,7 +76,7 @@ static void given_files_of_another_structure_they_are_refused_by_name_and_conten
     oct_dataset_options o = {.seq_len = 1};
     static const char *const names[] = {"a.csv", "a.TSV",  "a.parquet", "a.arrow", "a.feather",
                                         "a.orc", "a.xlsx", "a.avro",    "a.pkl",   "a.db"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    for (size_t i = 0; i < OCT_COUNT(names); i++) {
         put_text(names[i], "text\nab\n");
         assert_refused(names[i], t, &o, "; expected plain text, a packed file, or JSONL");
     }
@@ -83,7 +84,7 @@ static void given_files_of_another_structure_they_are_refused_by_name_and_conten
     assert_refused("no ending", t, &o, "a Parquet file");
     assert_refused("no ending", t, &o, "'no ending' 'no ending.jsonl'` makes it");
     static const char *const texts[] = {"a.md", "a.py", "a.c", "a"};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    for (size_t i = 0; i < OCT_COUNT(texts); i++) {
         put_text(texts[i], "ab");
         oct_dataset *d = open_good(texts[i], t, &o);
         assert_int_equal(oct_dataset_n_tokens(d), 3);
@@ -122,7 +123,7 @@ static void given_a_bad_line_its_number_is_named_and_nothing_is_left(void **stat
         "{\"text\":\"a\"",     "{\"text\":5}",      "[]", "{\"txt\":\"a\"}", "a",
         "{\"text\":\"\xff\"}", "{\"text\":\"a\"}{}"};
     assert_int_equal(oct_make_folders("tidy", NULL), OCT_OK);
-    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+    for (size_t i = 0; i < OCT_COUNT(lines); i++) {
         char text[128];
         snprintf(text, sizeof text, "{\"text\":\"fine\"}\n\n%s\n", lines[i]);
         put_text("bad.jsonl", text);

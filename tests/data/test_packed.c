@@ -1,6 +1,7 @@
 /* Packed token files, whole and damaged. */
 #include "story.h"
 
+#include "base/count.h"
 #include "dataset_support.h"
 
 #include <xxhash.h>
@@ -39,7 +40,7 @@ static void given_packed_texts_they_read_like_the_texts(void **state) {
 static void given_two_or_four_bytes_a_token_all_ids_come_back(void **state) {
     (void)state;
     const int64_t sizes[] = {1, 256, 65536, 65537, 200000};
-    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+    for (size_t k = 0; k < OCT_COUNT(sizes); k++) {
         put_counting("v.tokens", 70001, sizes[k]);
         oct_dataset_options o = {.seq_len = 7000};
         oct_dataset *d = open_good("v.tokens", NULL, &o);
@@ -103,7 +104,7 @@ static void given_a_crafted_header_nothing_outside_the_file_is_read(void **state
     put_counting("whole.tokens", 30, 300);
     oct_dataset_options o = {.seq_len = 3, .verify = OCT_VERIFY_HEADER};
     const uint64_t numbers[] = {0, 29, 31, UINT64_MAX, (uint64_t)1 << 63, ((uint64_t)1 << 63) + 30};
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    for (size_t i = 0; i < OCT_COUNT(numbers); i++) {
         put_crafted(16, numbers[i], 8);
         assert_refused("crafted.tokens", NULL, &o, "bytes of ids");
     }

@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include "base/alloc.h"
+#include "base/count.h"
 #include "base/fs.h"
 #include "base/thread.h"
 #include "levels.h"
@@ -322,7 +323,7 @@ int main(int argc, char **argv) {
     size_t n_sets = distinct_sets(sets);
     int n_passed = 0, n_failed = 0;
     for (size_t k = 0; k < n_sets; k++)
-        for (size_t i = 0; i < sizeof walks / sizeof walks[0]; i++) {
+        for (size_t i = 0; i < OCT_COUNT(walks); i++) {
             bool right = run(walks[i].table, &sets[k], walks[i].route, every);
             n_passed += right;
             n_failed += !right;

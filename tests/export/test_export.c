@@ -5,6 +5,7 @@
 
 #include <unistd.h>
 
+#include "base/count.h"
 #include "export/export_check.h"
 #include "export/export_source.h"
 #include "job/conversion.h"
@@ -72,14 +73,14 @@ static void run_out_of_memory(const scene *s, oct_export_format format) {
     oct_export_summary summary;
     oct_status status = OCT_NO_MEMORY;
     int64_t n_failed = 0;
-    for (int64_t n = 1; status != OCT_OK; n += 1 + n / 40) {
+    for (int64_t n = 1; status; n += 1 + n / 40) {
         oct_error err = {0};
         size_t live = oct_alloc_live_bytes();
         oct_alloc_fail_at(n);
         status = oct_export_source(s->source, &request, s->target, &summary, &err);
         oct_alloc_fail_at(0);
         assert_int_equal(oct_alloc_live_bytes(), live);
-        if (status == OCT_OK)
+        if (!status)
             break;
         if (status != OCT_NO_MEMORY)
             fail_msg("allocation %lld: %s", (long long)n, err.message);
@@ -146,7 +147,7 @@ static oct_status read_all(const char *folder) {
     oct_dcp *dcp = NULL;
     oct_error err = {0};
     oct_status status = oct_dcp_open(folder, &dcp, &err);
-    for (size_t i = 0; status == OCT_OK && i < oct_dcp_count(dcp); i++) {
+    for (size_t i = 0; !status && i < oct_dcp_count(dcp); i++) {
         const oct_dcp_tensor *t = oct_dcp_get(dcp, i);
         size_t n = 4;
         for (int d = 0; d < t->n_dims; d++)
@@ -156,7 +157,7 @@ static oct_status read_all(const char *folder) {
         free(to);
     }
     oct_dcp_close(dcp);
-    if (status != OCT_OK && err.message[0])
+    if (status && err.message[0])
         assert_one_line(err.message);
     return status;
 }
@@ -259,7 +260,7 @@ static void given_a_pickle_that_would_run_something_it_is_refused_by_name(void *
         {"\x80\x02N", "it ends before"},
     };
     static const size_t lengths[] = {27, 30, 17, 25, 15, 3, 5, 5, 5, 5, 4, 5, 5, 3, 3, 5, 3};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < OCT_COUNT(cases); i++) {
         const oct_pickle *root;
         oct_error err = {0};
         oct_arena *arena = oct_arena_create();

@@ -5,6 +5,7 @@
 #include <octet/octet.h>
 #include <string.h>
 
+#include "base/count.h"
 #include "exact.h"
 #include "format/f16.h"
 
@@ -114,7 +115,7 @@ static void given_a_dtype_its_size_and_name_are_known(void **state) {
     } cases[] = {{OCT_F32, 4, "float32"}, {OCT_BF16, 2, "bfloat16"}, {OCT_E4M3, 1, "E4M3"},
                  {OCT_E5M2, 1, "E5M2"},   {OCT_HIF8, 1, "HiF8"},     {OCT_F64, 8, "float64"},
                  {OCT_I64, 8, "int64"},   {OCT_I16, 2, "int16"}};
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < OCT_COUNT(cases); i++) {
         assert_int_equal(oct_dtype_bytes(cases[i].dtype), cases[i].n_bytes);
         assert_string_equal(oct_dtype_name(cases[i].dtype), cases[i].name);
     }

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/count.h"
 #include "nn/experts.h"
 
 static const oct_fsdp_config config = {.activation = OCT_F32,
@@ -89,7 +90,7 @@ static void given_one_team_experts_gradients_are_bit_for_bit_those_of_one_proces
                                                OCT_RECOMPUTE_FULL};
     static const oct_dtype activations[] = {OCT_F32, OCT_BF16};
     int size = oct_comm_size(world);
-    for (size_t i = 0; i < sizeof recipes / sizeof recipes[0]; i++)
+    for (size_t i = 0; i < OCT_COUNT(recipes); i++)
         for (int j = 0; j < 6; j++) {
             setup s = {.recipe = recipes[i],
                        .config = config,

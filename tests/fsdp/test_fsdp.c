@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/count.h"
 #include "base/rng.h"
 #include "fsdp/sharding.h"
 
@@ -257,7 +258,7 @@ static void given_a_gather_mode_bytes_are_as_foretold_and_as_few_as_promised(voi
                  {"mxfp8", OCT_GATHER_MINIMAL, OCT_RECOMPUTE_FULL, 0.80},
                  {"mxfp8-32x32", OCT_GATHER_ALL, OCT_RECOMPUTE_FULL, 0.505},
                  {"hif8", OCT_GATHER_ALL, OCT_RECOMPUTE_NONE, 0.505}};
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < OCT_COUNT(cases); i++) {
         config.mode = cases[i].mode;
         double ratio = check_bytes(
             &(setup){.recipe = cases[i].recipe, .config = config, .recompute = cases[i].recompute});
@@ -284,7 +285,7 @@ static void given_a_flavor_the_ratios_of_converted_weights_are_those_of_the_form
                  {"hif8", OCT_GATHER_ON_DEMAND, OCT_RECOMPUTE_NONE, 0.505}};
     oct_model_args args;
     assert_int_equal(oct_model_args_flavor("llama3", "8B", &args, NULL), OCT_OK);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < OCT_COUNT(cases); i++) {
         setup s = {.recipe = cases[i].recipe,
                    .config = with(cases[i].mode, OCT_RESHARD_AFTER_FORWARD)};
         oct_model *model;

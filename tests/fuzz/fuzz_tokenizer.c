@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/count.h"
 #include "text/tokenizer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
@@ -20,7 +21,7 @@ static size_t make_text(char text[4096]) {
     memcpy(text, short_words, n);
     for (unsigned random = 1; n + 4 < 4096;) {
         random = random * 1103515245u + 12345u;
-        const char *part = parts[(random >> 16) % (sizeof parts / sizeof *parts)];
+        const char *part = parts[(random >> 16) % (OCT_COUNT(parts))];
         memcpy(text + n, part, strlen(part));
         n += strlen(part);
     }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/count.h"
 #include "expect.h"
 #include "kernel/gemm/tuning.h"
 #include "levels.h"
@@ -112,9 +113,9 @@ static oct_status check_decode(const golden_row *row, oct_dtype format, bool *ag
     verdict v = {row, log, true};
     uint32_t code, expected;
     oct_status status = golden_hex(row, 0, 2, &code, err);
-    if (status == OCT_OK)
+    if (!status)
         status = golden_hex(row, 1, 8, &expected, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     uint8_t byte = (uint8_t)code;
     if (format == OCT_E8M0) {
@@ -176,7 +177,7 @@ static oct_status read_encode_row(const golden_row *row, int n_codes, float *x, 
                                   oct_error *err) {
     uint32_t bits = 0;
     oct_status status = golden_hex(row, 0, 8, &bits, err);
-    for (int i = 0; i < n_codes && status == OCT_OK; i++)
+    for (int i = 0; i < n_codes && !status; i++)
         status = golden_hex(row, 1 + i, 2, &codes[i], err);
     *x = to_float(bits);
     return status;
@@ -189,7 +190,7 @@ static oct_status check_encode_fp8(const golden_row *row, oct_dtype format,
     float x;
     uint32_t code[2];
     oct_status status = read_encode_row(row, 2, &x, code, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     expect(&v, format, code[0], encode(x, OCT_NO_SATURATE), "codec", "not saturating");
     expect(&v, format, code[1], encode(x, OCT_SATURATE), "codec", "saturating");
@@ -224,7 +225,7 @@ static oct_status check_encode_hif8(const golden_row *row, bool *agrees, FILE *l
     float x;
     uint32_t code[4];
     oct_status status = read_encode_row(row, 4, &x, code, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     for (int i = 0; i < 4; i++)
         expect(&v, OCT_HIF8, code[i], oct_hif8_encode(x, columns[i].rounding, columns[i].overflow),
@@ -266,9 +267,9 @@ static oct_status check_mx_scale(const golden_row *row, oct_dtype format, bool *
     verdict v = {row, log, true};
     uint32_t bits, expected[4];
     oct_status status = golden_hex(row, 0, 8, &bits, err);
-    for (int i = 0; i < 4 && status == OCT_OK; i++)
+    for (int i = 0; i < 4 && !status; i++)
         status = golden_hex(row, 1 + i, 2, &expected[i], err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     float amax = to_float(bits);
     for (int mode = OCT_SCALE_FLOOR; mode <= OCT_SCALE_RCEIL; mode++) {
@@ -297,13 +298,13 @@ static oct_status check_mx_dequant(const golden_row *row, bool *agrees, FILE *lo
     size_t format;
     uint32_t scale, code, expected;
     oct_status status = golden_choice(row, 0, fp8_names, 2, &format, err);
-    if (status == OCT_OK)
+    if (!status)
         status = golden_hex(row, 1, 2, &scale, err);
-    if (status == OCT_OK)
+    if (!status)
         status = golden_hex(row, 2, 2, &code, err);
-    if (status == OCT_OK)
+    if (!status)
         status = golden_hex(row, 3, 8, &expected, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     oct_dtype dtype = fp8_dtypes[format];
     float factor = oct_e8m0_decode((uint8_t)scale);
@@ -331,11 +332,11 @@ static void free_mx_case(mx_case *c) {
 static oct_status read_mx_case(const golden_row *row, mx_case *c, oct_error *err) {
     size_t format, mode;
     oct_status status = golden_choice(row, 1, fp8_names, 2, &format, err);
-    if (status == OCT_OK)
+    if (!status)
         status = golden_choice(row, 2, mode_names, 4, &mode, err);
-    if (status == OCT_OK)
+    if (!status)
         status = golden_decimal(row, 3, MAX_N, &c->n, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     c->format = fp8_dtypes[format];
     c->mode = (oct_scale_mode)mode;
@@ -350,9 +351,9 @@ static oct_status read_mx_case(const golden_row *row, mx_case *c, oct_error *err
     if (!c->bits || !c->scales || !c->codes || !c->x || !c->out_codes || !c->out_scales)
         return oct_fail_memory(err);
     status = golden_hex_list(row, 4, 8, c->n, c->bits, err);
-    if (status == OCT_OK)
+    if (!status)
         status = golden_hex_list(row, 5, 2, c->n_blocks, c->scales, err);
-    return status == OCT_OK ? golden_hex_list(row, 6, 2, c->n, c->codes, err) : status;
+    return !status ? golden_hex_list(row, 6, 2, c->n, c->codes, err) : status;
 }
 
 static void expect_mx_codec(verdict *v, const mx_case *c) {
@@ -432,7 +433,7 @@ static oct_status check_mx_quant(const golden_row *row, bool *agrees, FILE *log,
     verdict v = {row, log, true};
     mx_case c = {0};
     oct_status status = read_mx_case(row, &c, err);
-    if (status == OCT_OK) {
+    if (!status) {
         expect_mx_codec(&v, &c);
         expect_mx_kernels(&v, &c);
         expect_public_mx(&v, &c);
@@ -472,9 +473,9 @@ static oct_status check_hif8_tensor(const golden_row *row, bool *agrees, FILE *l
     float *x = NULL;
     uint8_t *out = NULL;
     oct_status status = golden_decimal(row, 1, 1 << 20, &target, err);
-    if (status == OCT_OK)
+    if (!status)
         status = golden_decimal(row, 2, MAX_N, &n, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     bits = oct_malloc_array((size_t)n, sizeof *bits);
     codes = oct_malloc_array((size_t)n, sizeof *codes);
@@ -485,11 +486,11 @@ static oct_status check_hif8_tensor(const golden_row *row, bool *agrees, FILE *l
         goto cleanup;
     }
     status = golden_hex_list(row, 3, 8, n, bits, err);
-    if (status == OCT_OK)
+    if (!status)
         status = golden_hex(row, 4, 8, &scale, err);
-    if (status == OCT_OK)
+    if (!status)
         status = golden_hex_list(row, 5, 2, n, codes, err);
-    if (status != OCT_OK)
+    if (status)
         goto cleanup;
     for (int64_t i = 0; i < n; i++)
         x[i] = to_float(bits[i]);
@@ -518,4 +519,4 @@ const golden_file golden_files[] = {
     {"mx_dequant.csv", "fmt,scale,code,fp32", check_mx_dequant},
     {"hif8_tensor.csv", "case,target,n,x,scale,codes", check_hif8_tensor},
 };
-const size_t golden_n_files = sizeof golden_files / sizeof golden_files[0];
+const size_t golden_n_files = OCT_COUNT(golden_files);

@@ -128,9 +128,9 @@ static oct_status check_rows(const golden_file *file, const char *path, char *te
         bool agrees = true;
         row.line++;
         oct_status status = split_row(line, n_columns, &row, err);
-        if (status == OCT_OK)
+        if (!status)
             status = file->check(&row, &agrees, failures < MAX_FAILURES_SHOWN ? log : NULL, err);
-        if (status != OCT_OK)
+        if (status)
             return status;
         if (!agrees && getenv("OCTET_STOP_AT_FAILURE")) { /* tests/mutation */
             fprintf(log, "stopped at %s:%lld\n", path, (long long)row.line);
@@ -150,7 +150,7 @@ static oct_status check_file(const golden_file *file, const char *path, FILE *lo
     char *text = NULL;
     size_t n_bytes = 0;
     oct_status status = oct_file_read(path, MAX_FILE_BYTES, &text, &n_bytes, err);
-    if (status != OCT_OK)
+    if (status)
         return status;
     if (memchr(text, '\0', n_bytes))
         status = oct_fail(err, OCT_INVALID, "%s: holds a zero byte; expected text", path);
@@ -192,7 +192,7 @@ static oct_status check_entry(const char *folder, const char *name, FILE *log,
         return OCT_NO_MEMORY;
     oct_status status =
         file ? check_file(file, path, log, &own, &err) : unknown_file(path, name, &err);
-    if (status != OCT_OK) {
+    if (status) {
         fprintf(log, "%s\n", err.message);
         own.n_failed++;
     }
@@ -217,7 +217,7 @@ oct_status golden_check_folder(const char *folder, FILE *log, golden_counts *cou
         const char *name = entries[i]->d_name;
         if (is_csv(name)) {
             oct_status status = check_entry(folder, name, log, counts);
-            result = status != OCT_OK ? status : result;
+            result = status ? status : result;
             n_csv++;
         } else if (name[0] != '.' && strcmp(name, "README.md") != 0) {
             fprintf(log, "%s/%s: not a CSV file, not checked\n", folder, name);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/count.h"
 #include "base/fs.h"
 #include "golden.h"
 
@@ -120,7 +121,7 @@ static void given_malformed_files_each_is_one_clear_error(void **state) {
         {"hif8_tensor.csv", "case,target,n,x,scale,codes\na,1.5,0,,3f800000,\n",
          ":2: column 2: not a number"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < OCT_COUNT(cases); i++) {
         outcome o = check_text(cases[i].name, cases[i].text);
         assert_int_equal(o.status, OCT_INVALID);
         assert_int_equal(o.counts.n_failed, 1);

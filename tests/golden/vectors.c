@@ -19,5 +19,5 @@ int main(int argc, char **argv) {
     golden_counts counts = {0};
     oct_status status = golden_check_folder(argv[1], stdout, &counts);
     printf("%lld passed, %lld failed\n", (long long)counts.n_passed, (long long)counts.n_failed);
-    return status != OCT_OK ? oct_status_exit_code(status) : counts.n_failed > 0;
+    return status ? oct_status_exit_code(status) : counts.n_failed > 0;
 }

@@ -8,9 +8,8 @@
 
 #include <cmocka.h>
 
+#include "base/count.h"
 #include "hf_support.h"
-
-#define COUNT(array) (sizeof(array) / sizeof *(array))
 
 static void expect_refused(const char *text, const char *message) {
     oct_hf_config c;
@@ -44,8 +43,8 @@ static void given_keys_that_nobody_uses_they_are_refused_by_name(void **state) {
         {"\"quantization_config\": {\"quant_method\": \"gptq\"}", "quant_method: not supported"},
         {"\"architectures\": [\"XForSequenceClassification\"]", "expected one ...ForCausalLM"},
     };
-    for (size_t f = 0; f < COUNT(families); f++)
-        for (size_t i = 0; i < COUNT(cases); i++) {
+    for (size_t f = 0; f < OCT_COUNT(families); f++)
+        for (size_t i = 0; i < OCT_COUNT(cases); i++) {
             char text[1024];
             snprintf(text, sizeof text,
                      "{\"model_type\": \"%s\", \"num_key_value_heads\": 4, " SIZES ", %s}",
@@ -116,7 +115,7 @@ static void given_windows_each_family_says_which_layers_have_one(void **state) {
          8, 9},
         {"\"model_type\": \"llama\", \"layer_types\": [" FULL "," FULL "," FULL "," FULL "]", 0, 0},
     };
-    for (size_t i = 0; i < COUNT(cases); i++) {
+    for (size_t i = 0; i < OCT_COUNT(cases); i++) {
         char text[1024];
         snprintf(text, sizeof text, "{%s, " FOUR "}", cases[i].text);
         oct_hf_config c = config_of(text);
@@ -140,7 +139,7 @@ static void given_windows_each_family_says_which_layers_have_one(void **state) {
         {"\"model_type\": \"smollm3\", \"no_rope_layers\": [0, 1, 2, 1]", "no_rope_layers[2]"},
         {"\"model_type\": \"mistral\", \"sliding_window\": 0", "sliding_window: expected 1 to"},
     };
-    for (size_t i = 0; i < COUNT(wrong); i++) {
+    for (size_t i = 0; i < OCT_COUNT(wrong); i++) {
         char text[1024];
         snprintf(text, sizeof text, "{%s, " FOUR "}", wrong[i][0]);
         expect_refused(text, wrong[i][1]);
@@ -159,7 +158,7 @@ static void given_yarn_its_factor_follows_from_what_is_said(void **state) {
                                        ", \"mscale\": 1.0, \"mscale_all_dim\": 0.707",
                                        ", \"mscale\": 1.0, \"attention_factor\": 0.5"};
     const double expected[] = {m1, m1, m1, 1, m1 / m07, 0.5};
-    for (size_t i = 0; i < COUNT(said); i++) {
+    for (size_t i = 0; i < OCT_COUNT(said); i++) {
         char text[512];
         snprintf(text, sizeof text,
                  "{" LATENT ", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 40,"
@@ -232,7 +231,7 @@ static void given_a_quantization_its_dialect_is_known_or_refused(void **state) {
          "\"kv_cache_scheme\": {\"num_bits\": 8}",
          "kv_cache_scheme: unknown key, or not supported"},
     };
-    for (size_t i = 0; i < COUNT(wrong); i++) {
+    for (size_t i = 0; i < OCT_COUNT(wrong); i++) {
         char text[1024];
         snprintf(text, sizeof text, "{" BASE ", \"quantization_config\": {%s}}", wrong[i][0]);
         expect_refused(text, wrong[i][1]);

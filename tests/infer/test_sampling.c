@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "base/count.h"
 #include "infer/sampling.h"
 
 static void given_logits_sampling_obeys_temperature_top_k_and_seed(void **state) {
@@ -62,7 +63,7 @@ static void given_top_p_and_min_p_the_fewest_that_reach_them_are_left(void **sta
         {1, 0.4, 0.01, 0, 2},
         {2, 0, 0.2, 0, 1 | 2 | 4 | 8}, /* shares are of what the temperature makes of them: 0.22 */
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < OCT_COUNT(cases); i++) {
         const oct_sampling sampling = {.temperature = cases[i].temperature,
                                        .top_p = cases[i].top_p,
                                        .min_p = cases[i].min_p,

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <octet/format.h>
 
+#include "base/count.h"
 #include "hf/hf_folder.h"
 #include "job/hf_model.h"
 #include "model/hf_names.h"
@@ -161,7 +162,7 @@ static const dialect dialects[] = {
     {"{\"quant_method\": \"mxfp8\", \"weight_block_size\": [1, 32], \"scale_fmt\": \"ue8m0\"}",
      "_scale_inv", 1, 32, OCT_E8M0},
 };
-enum { N_DIALECTS = sizeof dialects / sizeof *dialects };
+enum { N_DIALECTS = OCT_COUNT(dialects) };
 
 static void use_dialect(scene *s, const dialect *d) {
     char text[1024];
@@ -287,7 +288,7 @@ static void given_tensors_that_do_not_fit_all_are_listed_with_their_shapes(void 
         "model.layers.0.self_attn.q_proj.bias (1)",
         "of another shape: model.norm.weight: expected (72), got (71)",
         "of another type: lm_head.weight: expected F32, BF16 or F16, got I32"};
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+    for (size_t i = 0; i < OCT_COUNT(parts); i++)
         expect_refused(s, OCT_HF_ANY_WEIGHTS, parts[i]);
 }
 
@@ -411,7 +412,7 @@ static void given_a_cache_windows_and_bare_layers_are_those_of_the_whole_sequenc
         "{\"model_type\": \"mistral\", \"hidden_size\": 32, \"intermediate_size\": 48, "
         "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, "
         "\"vocab_size\": 50, \"sliding_window\": 3}"};
-    for (size_t k = 0; k < sizeof configs / sizeof *configs; k++) {
+    for (size_t k = 0; k < OCT_COUNT(configs); k++) {
         int32_t tokens[S];
         static float whole[S * V], last[V];
         oct_tensor out = oct_tensor_2d(OCT_F32, S, V, whole);

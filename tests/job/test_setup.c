@@ -1,6 +1,7 @@
 /* From a job to its parts: models of Hugging Face folders, frozen modules, recipes put in place. */
 #include "train_support.h"
 
+#include "base/count.h"
 #include "hf/hf_folder.h"
 #include "job/hf_model.h"
 #include "job/hf_words.h"
@@ -401,7 +402,7 @@ static bool is_said(const char *name, const oct_model_args *a) {
         "max_seq_len",           "depth_init",         "multiple_of",
         "ffn_dim_multiplier",    "load_balance_coeff", "latent_norm_eps",
         "rope_attention_factor", "yarn_always",        "attn_mask_type"};
-    for (size_t i = 0; i < sizeof never / sizeof *never; i++)
+    for (size_t i = 0; i < OCT_COUNT(never); i++)
         if (strcmp(name, never[i]) == 0)
             return false;
     bool of_scaling = strncmp(name, "rope_scaling", 12) == 0 || strncmp(name, "beta_", 5) == 0 ||

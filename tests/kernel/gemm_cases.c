@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "base/count.h"
 #include "base/rng.h"
 
 const operand_spec specs[N_SPECS] = {
@@ -360,7 +361,7 @@ void check_mode_bound(oct_gemm_mode mode, const char *name) {
             continue;
         }
         n_run++;
-        for (uint64_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        for (uint64_t i = 0; i < OCT_COUNT(shapes); i++)
             for (int fill = ORDINARY; fill <= WIDE_SCALES; fill++)
                 for (uint64_t pair = 0; pair < 5; pair++) {
                     problem_spec s = {.M = shapes[i][0],

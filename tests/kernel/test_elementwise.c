@@ -11,13 +11,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/count.h"
 #include "harness.h"
 #include "kernel/elementwise.h"
 
 /* Tails of every register width, and rows around a chunk of sums. */
 static const int64_t sizes[] = {0,  1,  2,  4,  7,  8,   15,   16,   17,   30,  31,
                                 32, 33, 63, 64, 66, 100, 2047, 2048, 2049, 4100};
-enum { N_SIZES = sizeof sizes / sizeof sizes[0] };
+enum { N_SIZES = OCT_COUNT(sizes) };
 
 /* What a kernel may read and write: n elements each, in guarded memory of its own. */
 typedef struct operands {
@@ -156,7 +157,7 @@ static const struct {
                {"softmax backward", run_softmax_backward},
                {"cross-entropy", run_cross_entropy},
                {"adam", run_adam}};
-enum { N_KERNELS = sizeof kernels / sizeof kernels[0] };
+enum { N_KERNELS = OCT_COUNT(kernels) };
 
 /* Which NaN comes out of an operation on two isn't defined; that one does, is. */
 static bool same_element(const unsigned char *a, const unsigned char *b, oct_dtype dtype) {
@@ -263,7 +264,7 @@ static void given_any_float_exp_is_within_two_ulp(void **state) {
     size_t n_sets = kernel_sets(sets);
     for (size_t s = 0; s < n_sets; s++) {
         const oct_elementwise_kernels *k = sets[s].kernels.elementwise;
-        for (size_t i = 0; i < sizeof edges / sizeof *edges; i++)
+        for (size_t i = 0; i < OCT_COUNT(edges); i++)
             check_exp(k, edges[i]);
         for (uint32_t bits = 0; bits < 0xff000000u; bits += 0x7fff) { /* all exponents and signs */
             float x;

@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "base/count.h"
 #include "gemm_cases.h"
 #include "kernel/gemm/tuning.h"
 
@@ -65,7 +66,7 @@ static void check_large_outputs(const char *set) {
                                         {470, 1024, 1537}, {1100, 250, 2500}, {330, 1400, 2100},
                                         {53088, 40, 33}}; /* more rows than are packed at once */
     static const int b_specs[] = {4, 5, 7, 9};
-    for (uint64_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+    for (uint64_t i = 0; i < OCT_COUNT(shapes); i++)
         for (uint64_t variant = 0; variant < 4; variant++) {
             const int64_t M = shapes[i][0], N = shapes[i][1], K = shapes[i][2];
             const filling fill = variant == 3 ? HOSTILE : ORDINARY;

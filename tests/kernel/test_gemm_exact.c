@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/count.h"
 #include "base/thread.h"
 #include "gemm_cases.h"
 
@@ -80,7 +81,7 @@ static void given_every_depth_and_thin_shapes_the_product_is_exact(void **state)
     static const int64_t shapes[][2] = {{1, 1},   {1, 70},  {70, 1}, {2, 33}, {14, 32},
                                         {15, 33}, {29, 65}, {0, 5},  {5, 0},  {0, 0}};
     for (int d = 0; d < N_DEPTHS; d++)
-        for (uint64_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        for (uint64_t i = 0; i < OCT_COUNT(shapes); i++)
             for (int variant = 0; variant < 4; variant++) {
                 problem_spec s = {.M = shapes[i][0],
                                   .N = shapes[i][1],

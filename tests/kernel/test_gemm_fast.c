@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/count.h"
 #include "base/thread.h"
 #include "gemm_cases.h"
 
@@ -123,7 +124,7 @@ static void check_fast_is_stable(const char *set) {
 static void check_rounded_sums(const char *set) {
     static const int64_t shapes[][3] = {
         {5, 40, 70}, {64, 96, 600}, {330, 832, 1100}, {70, 2100, 40}, {33, 8000, 513}};
-    for (uint64_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+    for (uint64_t i = 0; i < OCT_COUNT(shapes); i++) {
         problem_spec s = {.M = shapes[i][0],
                           .N = shapes[i][1],
                           .K = shapes[i][2],

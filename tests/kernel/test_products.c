@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "base/count.h"
 #include "base/rng.h"
 #include "exact.h"
 #include "harness.h"
@@ -30,7 +31,7 @@ static const kind kinds[] = {
     {OCT_BF16, OCT_K_STRIDED, OCT_SCALING_NONE},    {OCT_F32, OCT_K_STRIDED, OCT_SCALING_NONE},
     {OCT_BF16, OCT_K_CONTIGUOUS, OCT_SCALING_NONE},
 };
-enum { N_KINDS = sizeof kinds / sizeof kinds[0], N_8_BIT = 7 };
+enum { N_KINDS = OCT_COUNT(kinds), N_8_BIT = 7 };
 
 typedef struct operand {
     oct_operand stored;
@@ -205,7 +206,7 @@ static void check_product(const kind *a_kind, const kind *b_kind, const int64_t 
 static void check_mode(const kernel_set *set, oct_gemm_mode mode, int n_kinds) {
     static const int64_t shapes[][3] = {{1, 5, 70},   {33, 65, 40}, {8, 64, 130}, {2, 70, 33},
                                         {17, 33, 31}, {5, 40, 300}, {40, 70, 64}};
-    enum { N_SHAPES = sizeof shapes / sizeof shapes[0] };
+    enum { N_SHAPES = OCT_COUNT(shapes) };
     oct_kernels_use(set->kernels);
     if (!oct_gemm_supports(mode))
         return;

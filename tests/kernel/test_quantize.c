@@ -11,11 +11,12 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/count.h"
 #include "harness.h"
 
 static const oct_dtype formats[] = {OCT_E4M3, OCT_E5M2, OCT_HIF8};
 static const int64_t sizes[] = {1, 2, 15, 16, 17, 31, 32, 33, 48, 64, 65, 131};
-enum { N_SIZES = sizeof sizes / sizeof sizes[0] };
+enum { N_SIZES = OCT_COUNT(sizes) };
 
 typedef struct shape {
     int64_t rows, cols;
@@ -219,7 +220,7 @@ static void check_scaled(const scenario *s, const kernel_set *sets, size_t n_set
     float amax = oct_quantize_kernels_ref.amax(&x.view);
     float scales[] = {
         oct_scale_from_amax(amax, targets[s->stream % 5]), 1, 0x1p-126f, 0x1.8p127f, 0.3f, NAN};
-    for (size_t i = 0; i < sizeof scales / sizeof scales[0]; i++) {
+    for (size_t i = 0; i < OCT_COUNT(scales); i++) {
         oct_quantize_kernels_ref.scaled(&x.view, s->format, scales[i], expected.view.codes,
                                         expected.view.ld_codes);
         check_guards(&expected, "ref");
@@ -274,7 +275,7 @@ static void given_more_columns_and_rows_than_are_staged_every_set_quantizes_alik
     static const shape shapes[] = {{32, 256}, {64, 512},  {96, 300}, {65, 257},
                                    {31, 600}, {128, 768}, {130, 255}};
     uint64_t turn = 0;
-    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+    for (size_t i = 0; i < OCT_COUNT(shapes); i++)
         for (int kind = 0; kind < N_FLAVOURS; kind++)
             for (int dtype = 0; dtype < 2; dtype++, turn++)
                 check_all_mx(&(scenario){.shape = shapes[i],
@@ -427,7 +428,7 @@ static void given_known_maxima_scales_and_codes_are_those_of_the_standard(void *
     kernel_set sets[MAX_KERNEL_SETS];
     size_t n_sets = kernel_sets(sets);
     for (size_t k = 0; k < n_sets; k++)
-        for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        for (size_t i = 0; i < OCT_COUNT(cases); i++) {
             block_result got = quantize_block(&sets[k], cases[i].amax, cases[i].mode);
             assert_int_equal(got.scale, cases[i].scale);
             if (cases[i].code >= 0)
@@ -524,7 +525,7 @@ static void given_known_numbers_hif8_rounds_as_the_paper_says(void **state) {
     kernel_set sets[MAX_KERNEL_SETS];
     size_t n_sets = kernel_sets(sets);
     for (size_t k = 0; k < n_sets; k++)
-        for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        for (size_t i = 0; i < OCT_COUNT(cases); i++) {
             uint8_t code;
             oct_matrix_view view = {&cases[i].x, OCT_F32, 1, 1, 1};
             sets[k].kernels.quantize->scaled(&view, OCT_HIF8, 1, &code, 1);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/count.h"
 #include "base/thread.h"
 #include "model/args_list.h"
 #include "model/hf_names.h"
@@ -56,7 +57,7 @@ static void given_every_flavor_the_number_of_parameters_is_the_published_one(voi
         {"deepseek_v3", "236B", 235741434880},
         {"deepseek_v3", "671B", 671026404352},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < OCT_COUNT(cases); i++) {
         oct_model_args args = flavor(cases[i].name, cases[i].flavor);
         oct_model *model = create(&args, OCT_PARAMS_SHAPES_ONLY);
         assert_int_equal(oct_model_n_parameters(model), cases[i].n);
@@ -82,14 +83,14 @@ static void given_a_flavor_documents_see_each_other_where_they_do_in_torchtitan(
             char full[64];
             snprintf(full, sizeof full, "%s %s", families[f], *name);
             bool expected = false;
-            for (size_t i = 0; i < sizeof inside / sizeof *inside; i++)
+            for (size_t i = 0; i < OCT_COUNT(inside); i++)
                 expected |= strcmp(inside[i], full) == 0;
             oct_model_args args = flavor(families[f], *name);
             if ((args.attn_mask_type == OCT_ATTN_BLOCK_CAUSAL) != expected)
                 fail_msg("%s: %s", full, oct_attn_mask_name(args.attn_mask_type));
             n += expected;
         }
-    assert_int_equal(n, sizeof inside / sizeof *inside);
+    assert_int_equal(n, OCT_COUNT(inside));
 }
 
 static void given_llama3_flavors_hidden_dim_follows_the_rule_of_llama(void **state) {
@@ -98,7 +99,7 @@ static void given_llama3_flavors_hidden_dim_follows_the_rule_of_llama(void **sta
         const char *flavor;
         int64_t hidden_dim;
     } cases[] = {{"debugmodel", 768}, {"8B", 14336}, {"70B", 28672}, {"405B", 53248}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < OCT_COUNT(cases); i++) {
         oct_model_args args = flavor("llama3", cases[i].flavor);
         assert_int_equal(oct_model_args_resolve(&args, NULL), OCT_OK);
         assert_int_equal(args.hidden_dim, cases[i].hidden_dim);
@@ -149,7 +150,7 @@ static void given_sets_of_layers_they_are_written_as_runs_and_come_back(void **s
     size_t windowed = 0;
     while (strcmp(oct_model_args_name(windowed), "windowed") != 0)
         windowed++;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < OCT_COUNT(cases); i++) {
         oct_model_args args = flavor("llama3", "demo"), back = args;
         oct_strbuf text = {0};
         oct_error err = {0};
@@ -166,7 +167,7 @@ static void given_sets_of_layers_they_are_written_as_runs_and_come_back(void **s
     }
     static const char *const wrong[] = {"1024", "3-1", "-1",   "1-",
                                         "a",    "1;2", "1--2", "99999999999999999999"};
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    for (size_t i = 0; i < OCT_COUNT(wrong); i++) {
         oct_model_args args = flavor("llama3", "demo");
         oct_error err = {0};
         const oct_arg arg = {.type = OCT_ARG_TEXT, .text = wrong[i]};
@@ -197,7 +198,7 @@ static void given_a_tree_names_are_those_of_torchtitan(void **state) {
                                         "layers.3.feed_forward.w3",
                                         "norm",
                                         "output"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    for (size_t i = 0; i < OCT_COUNT(names); i++) {
         oct_module *m = oct_module_find(oct_model_root(model), names[i]);
         assert_non_null(m);
         assert_string_equal(m->name, names[i]);
@@ -277,7 +278,7 @@ static void given_values_for_dimensions_they_are_set_or_refused_in_one_line(void
         {"rope_scaling", half, {"rope_scaling:", "true or false", "got 0.5"}},
     };
     oct_model_args before = args;
-    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+    for (size_t i = 0; i < OCT_COUNT(refused); i++) {
         err = (oct_error){0};
         oct_status status = oct_model_args_set(&args, refused[i].key, refused[i].value, &err);
         expect_refusal(status, &err, refused[i].words);
@@ -298,7 +299,7 @@ static void given_dimensions_that_do_not_fit_together_creation_says_which(void *
         {"head_dim", "n_layers", 31, 1, {"head_dim:", "even", "got 31"}},
         {"head_dim", "n_heads", 65536, 65536, {"head_dim:", "at most", "got"}},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < OCT_COUNT(cases); i++) {
         oct_model_args args = flavor("llama3", "demo");
         oct_arg value = {.type = OCT_ARG_INT, .i = cases[i].i};
         assert_int_equal(oct_model_args_set(&args, cases[i].key, value, NULL), OCT_OK);
@@ -323,7 +324,7 @@ static void given_refused_memory_creation_fails_cleanly_at_every_allocation(void
         oct_alloc_fail_at(n);
         oct_status status = oct_model_create(&args, OCT_PARAMS_SHAPES_ONLY, &model, &err);
         oct_alloc_fail_at(0);
-        if (status == OCT_OK) {
+        if (!status) {
             oct_model_destroy(model);
             break;
         }
@@ -438,7 +439,7 @@ static void given_every_module_and_parameter_hugging_faces_name_leads_back(void 
         {"output", "lm_head"},
     };
     char name[OCT_HF_MODULE_NAME_SIZE];
-    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+    for (size_t i = 0; i < OCT_COUNT(pairs); i++) {
         assert_true(oct_hf_name(OCT_MODEL_QWEN3, pairs[i][0], name));
         assert_string_equal(name, pairs[i][1]);
         assert_true(oct_name_from_hf(OCT_MODEL_QWEN3, pairs[i][1], name));
@@ -476,7 +477,7 @@ static void given_models_with_experts_every_name_is_known_there(void **state) {
         {OCT_MODEL_QWEN3, "layers.4.moe.experts", "model.layers.4.mlp.experts"},
     };
     char name[OCT_HF_MODULE_NAME_SIZE];
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < OCT_COUNT(cases); i++) {
         assert_true(oct_hf_name(cases[i].family, cases[i].name, name));
         assert_string_equal(name, cases[i].hf_name);
         assert_true(oct_name_from_hf(cases[i].family, cases[i].hf_name, name));
@@ -522,7 +523,7 @@ static void given_names_that_are_not_the_familys_there_is_no_translation(void **
                                         "layers.1.attention.wqq",
                                         ".weight",
                                         "outputs"};
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+    for (size_t i = 0; i < OCT_COUNT(wrong); i++)
         assert_false(oct_hf_name(OCT_MODEL_QWEN3, wrong[i], name));
     assert_false(oct_hf_name(OCT_MODEL_LLAMA3, "layers.0.attention.q_norm", name));
     assert_false(

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/count.h"
 #include "base/thread.h"
 
 enum { END = 7, N_KINDS = 3 };
@@ -188,7 +189,7 @@ static void given_a_cache_generation_equals_the_full_forward(void **state) {
         oct_model_args args = args_of(kind, OCT_ATTN_BLOCK_CAUSAL);
         lab l;
         open_documents(&l, &args, OCT_F32);
-        lab_generate(&l, OCT_F32, pieces, sizeof pieces / sizeof *pieces);
+        lab_generate(&l, OCT_F32, pieces, OCT_COUNT(pieces));
         lab_close(&l);
     }
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/count.h"
 #include "base/thread.h"
 #include "convert/plan.h"
 #include "nn/experts.h"
@@ -215,7 +216,7 @@ static void given_groups_of_44_tokens_blocks_stay_inside_each_group(void **state
                                           "dynamic_per_tensor_E4M3_E5M2_E5M2",
                                           "delayed_per_tensor_E4M3_E4M3_E5M2",
                                           "dynamic_MX-1-1-32_E5M2_E4M3_E5M2"};
-    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)
+    for (size_t i = 0; i < OCT_COUNT(recipes); i++)
         check_groups(short_groups, recipes[i], true, OCT_BF16);
 }
 

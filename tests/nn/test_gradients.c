@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/count.h"
 #include "base/rng.h"
 #include "base/thread.h"
 #include "convert/mx_linear.h"
@@ -406,7 +407,7 @@ static void given_every_linear_converted_gradients_stay_close_to_fp32(void **sta
     lab exact;
     lab_open(&exact, &args, OCT_F32);
     lab_train(&exact);
-    for (size_t k = 0; k < sizeof recipes / sizeof *recipes; k++) {
+    for (size_t k = 0; k < OCT_COUNT(recipes); k++) {
         lab l;
         lab_open(&l, &args, OCT_BF16);
         lab_quantize_all(&l, recipes[k]);
@@ -426,7 +427,7 @@ static void given_a_cache_generation_equals_the_full_forward(void **state) {
         oct_dtype dtype = k < 2 ? OCT_F32 : OCT_BF16;
         lab l;
         lab_open(&l, &args, dtype);
-        lab_generate(&l, dtype, pieces, sizeof pieces / sizeof *pieces);
+        lab_generate(&l, dtype, pieces, OCT_COUNT(pieces));
         lab_close(&l);
     }
 }
@@ -511,7 +512,7 @@ static void given_refused_memory_a_step_fails_and_the_next_one_works(void **stat
         oct_status status =
             oct_model_train(l.model, l.step, B, S, l.tokens, l.targets, 1.0f, &sum, &n_valid);
         oct_alloc_fail_at(0);
-        if (status == OCT_OK)
+        if (!status)
             break;
         assert_int_equal(status, OCT_NO_MEMORY);
         assert_int_equal(oct_arena_used_bytes(l.step->saved), 0);

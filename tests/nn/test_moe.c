@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/count.h"
 #include "base/thread.h"
 #include "convert/plan.h"
 #include "nn/latent_attention.h"
@@ -238,7 +239,7 @@ static void given_8_bit_experts_gradients_stay_close_to_fp32(void **state) {
     lab exact;
     lab_open(&exact, &args, OCT_F32);
     lab_train(&exact);
-    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    for (size_t k = 0; k < OCT_COUNT(cases); k++) {
         conversion c = {0};
         lab l;
         lab_open(&l, &args, OCT_BF16);
@@ -302,7 +303,7 @@ static void given_a_cache_generation_of_models_with_experts_equals_the_forward(v
         oct_model_args args = moe_args(families[f]);
         lab l;
         lab_open(&l, &args, OCT_F32);
-        lab_generate(&l, OCT_F32, pieces, sizeof pieces / sizeof *pieces);
+        lab_generate(&l, OCT_F32, pieces, OCT_COUNT(pieces));
         lab_close(&l);
     }
 }

@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 
+#include "base/count.h"
 #include "op/attention.h"
 
 typedef struct problem {
@@ -107,7 +108,7 @@ static void check_forward(oct_attention_shape s, oct_dtype dtype) {
 static void given_many_shapes_forward_equals_the_naive_version(void **state) {
     (void)state;
     const int64_t lengths[] = {1, 31, 64, 65, 300, 600};
-    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+    for (size_t i = 0; i < OCT_COUNT(lengths); i++) {
         int64_t S = lengths[i];
         check_forward((oct_attention_shape){2, S, 4, 2, 16, 16, 0.25f, 0, 0}, OCT_F32);
         check_forward((oct_attention_shape){1, S, 3, 3, 24, 8, 0.2f, 0, 0}, OCT_BF16);
@@ -191,7 +192,7 @@ static void check_backward(oct_attention_shape s, oct_dtype dtype) {
 static void given_many_shapes_backward_equals_the_naive_version(void **state) {
     (void)state;
     const int64_t lengths[] = {1, 31, 64, 65, 300, 600};
-    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+    for (size_t i = 0; i < OCT_COUNT(lengths); i++) {
         int64_t S = lengths[i];
         check_backward((oct_attention_shape){2, S, 4, 2, 16, 16, 0.25f, 0, 0}, OCT_F32);
         check_backward((oct_attention_shape){1, S, 3, 3, 24, 8, 0.2f, 0, 0}, OCT_BF16);
@@ -239,8 +240,8 @@ static void given_a_small_problem_gradients_equal_finite_differences(void **stat
 static void given_a_window_queries_see_only_the_last_keys(void **state) {
     (void)state;
     const int64_t lengths[] = {1, 31, 65, 300, 700}, windows[] = {1, 2, 64, 100, 513};
-    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
-        for (size_t j = 0; j < sizeof windows / sizeof *windows; j++) {
+    for (size_t i = 0; i < OCT_COUNT(lengths); i++)
+        for (size_t j = 0; j < OCT_COUNT(windows); j++) {
             int64_t S = lengths[i], W = windows[j];
             oct_attention_shape grouped = {2, S, 4, 2, 16, 16, 0.25f, 0, 0, W};
             oct_attention_shape half = {1, S, 3, 3, 24, 8, 0.2f, 0, 0, W};
@@ -275,9 +276,9 @@ static const int32_t *documents(oct_arena *arena, int64_t n_seq, int64_t S, int6
 static void given_documents_queries_see_none_before_their_own(void **state) {
     (void)state;
     static const int64_t lengths[] = {1, 1, 30, 32, 64, 3, 70, 600, 2}, windows[] = {0, 1, 40};
-    const int64_t sizes[] = {1, 31, 65, 128, 300, 900}, n = sizeof lengths / sizeof *lengths;
+    const int64_t sizes[] = {1, 31, 65, 128, 300, 900}, n = OCT_COUNT(lengths);
     oct_arena *arena = oct_arena_create();
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+    for (size_t i = 0; i < OCT_COUNT(sizes); i++)
         for (size_t j = 0; j < 3; j++) {
             int64_t S = sizes[i], W = windows[j];
             const int32_t *new = documents(arena, 2, S, 0, lengths, n);
@@ -358,7 +359,7 @@ static void given_wrong_shapes_attention_refuses(void **state) {
     wrong[3].past = -1;
     wrong[4].past = INT64_MAX;
     wrong[5].n_heads = 0;
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+    for (size_t i = 0; i < OCT_COUNT(wrong); i++)
         assert_int_equal(oct_attention_forward(&wrong[i], &p.q, &p.k, &p.v, &p.o, p.lse, arena),
                          OCT_INVALID);
     oct_tensor o_bf16 = p.o;

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/count.h"
 #include "base/fs.h"
 #include "base/rng.h"
 #include "model/hf_names.h"
@@ -189,7 +190,7 @@ static oct_status write_step(oct_model *model, const char *path, const int32_t *
         {.name = "tokens", .dtype = OCT_I32, .n_dims = 2, .shape = {B, S}, .data = tokens},
         {.name = "targets", .dtype = OCT_I32, .n_dims = 2, .shape = {B, S}, .data = targets},
         {.name = "loss", .dtype = OCT_F64, .data = &loss}};
-    for (size_t i = 0; !status && i < sizeof items / sizeof *items; i++)
+    for (size_t i = 0; !status && i < OCT_COUNT(items); i++)
         status = oct_safetensors_writer_add(writer, &items[i], err);
     int64_t n;
     oct_param *const *params = oct_model_params(model, &n);
@@ -238,7 +239,7 @@ static oct_status dump(oct_model *model, const char *folder, oct_error *err) {
     if (args->attn_mask_type == OCT_ATTN_BLOCK_CAUSAL) {
         for (int i = 0; i < B * S; i++)
             tokens[i] += tokens[i] == END;
-        for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        for (size_t i = 0; i < OCT_COUNT(ends); i++)
             tokens[ends[i]] = END;
         oct_model_set_document_end(model, END);
     }

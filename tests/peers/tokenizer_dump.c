@@ -22,7 +22,7 @@ static json_t *encode(const oct_tokenizer *tokenizer, const json_t *text) {
     oct_status status =
         oct_tokenizer_encode_whole(tokenizer, json_string_value(text), json_string_length(text),
                                    OCT_ADDED_TOKENS_FOUND, append, ids, NULL);
-    if (status == OCT_OK)
+    if (!status)
         return ids;
     json_decref(ids);
     return json_null();

@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "base/count.h"
 #include "base/rng.h"
 #include "base/thread.h"
 #include "exact.h"
@@ -105,8 +106,8 @@ static void given_any_recipe_and_shape_elements_follow_the_scalar_rules(void **s
                            "dynamic_per_channel_E4M3_E4M3_E5M2"};
     const int64_t shapes[][2] = {{1, 1},   {1, 33},   {33, 1},  {32, 32},
                                  {70, 48}, {129, 65}, {5, 200}, {0, 7}};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
+    for (size_t i = 0; i < OCT_COUNT(names); i++)
+        for (size_t s = 0; s < OCT_COUNT(shapes); s++)
             for (int role = 0; role < OCT_N_ROLES; role++)
                 check(names[i], (oct_role)role, shapes[s][0], shapes[s][1]);
 }
@@ -280,7 +281,7 @@ static void given_numbers_and_any_set_the_public_products_are_those_of_their_cod
     const oct_kernels before = *oct_kernels_current();
     for (size_t s = 0; s < n_sets; s++) {
         oct_kernels_use(sets[s].kernels);
-        for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        for (size_t i = 0; i < OCT_COUNT(shapes); i++)
             check_multiply(sets[s].name, shapes[i][0], shapes[i][1], shapes[i][2]);
     }
     oct_kernels_use(before);
@@ -357,7 +358,7 @@ static void given_senseless_arguments_the_public_functions_refuse_and_write_noth
                  {OCT_F32, OCT_E4M3, OCT_SCALE_RCEIL, INT64_MAX, 2}};
     const float x = 1;
     uint8_t untouched = 7;
-    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+    for (size_t i = 0; i < OCT_COUNT(wrong); i++)
         for (int q = 0; q < 2; q++)
             assert_int_equal(mx_quantizers[q](&x, wrong[i].from, wrong[i].rows, wrong[i].cols,
                                               wrong[i].format, wrong[i].mode, &untouched,

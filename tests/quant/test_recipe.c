@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/count.h"
 #include "quant/recipe.h"
 
 static oct_recipe parse(const char *name) {
@@ -72,7 +73,7 @@ static void given_what_is_not_accepted_the_error_lists_what_is(void **state) {
         "dynamic_mx_E4M3_E4M3_E3M4",
         "_________________________________________",
         "dynamic_mx_E4M3_E4M3_E4M3xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"};
-    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+    for (size_t i = 0; i < OCT_COUNT(wrong); i++) {
         oct_recipe recipe;
         oct_error err = {0};
         assert_int_equal(oct_recipe_parse(wrong[i], &recipe, &err), OCT_INVALID);

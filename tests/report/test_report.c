@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/count.h"
 #include "base/fs.h"
 #include "report/html.h"
 
@@ -109,7 +110,7 @@ static void given_extreme_values_a_chart_ends(void **state) {
                             {NAN, INFINITY, -INFINITY},
                             {0, 0, 0},
                             {5e-324, 0, 5e-324}};
-    for (size_t i = 0; i < sizeof ys / sizeof ys[0]; i++) {
+    for (size_t i = 0; i < OCT_COUNT(ys); i++) {
         oct_series s = series_of(x, ys[i], 3);
         oct_strbuf b = {0};
         chart(&b, &s, "a");

@@ -72,7 +72,7 @@ void sweep_allocations(oct_status (*call)(oct_error *err)) {
         oct_status status = call(&err);
         oct_alloc_fail_at(0);
         assert_int_equal(oct_alloc_live_bytes(), live);
-        if (status == OCT_OK)
+        if (!status)
             return;
         assert_one_line(err.message);
     }

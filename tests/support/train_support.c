@@ -1,4 +1,5 @@
 /* See train_support.h. */
+#include "base/count.h"
 #include "train_support.h"
 
 void write_words(const char *path, int n_words) {
@@ -7,7 +8,7 @@ void write_words(const char *path, int n_words) {
     oct_strbuf text = {0};
     for (int i = 0; i < n_words; i++) {
         uint64_t next = oct_rng_below(7, 0, (uint64_t)i, 3) + (uint64_t)i;
-        oct_strbuf_puts(&text, words[next % (sizeof words / sizeof words[0])]);
+        oct_strbuf_puts(&text, words[next % (OCT_COUNT(words))]);
     }
     assert_false(text.failed);
     assert_int_equal(oct_file_write(path, text.text, text.length, NULL), OCT_OK);

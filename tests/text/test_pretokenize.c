@@ -6,6 +6,7 @@
 
 #include "file_support.h"
 
+#include "base/count.h"
 #include "text/pretokenize.h"
 
 static const char *pieces_path; /* tests/text/pieces.jsonl */
@@ -223,7 +224,7 @@ static void given_a_name_that_is_not_known_the_pattern_is_refused(void **state) 
     (void)state;
     const char *const patterns[] = {"\\p{Nonesuch}", "[\\p{Age=6.0}a]", "[[:nonesuch:]]", "(",
                                     "\\X"};
-    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
+    for (size_t i = 0; i < OCT_COUNT(patterns); i++) {
         oct_pretokenizer p = {0};
         oct_error err = {0};
         assert_int_equal(oct_pretokenizer_add_split(&p, patterns[i], strlen(patterns[i]),

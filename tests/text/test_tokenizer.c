@@ -4,6 +4,7 @@
 #include "file_support.h"
 #include "tokenizer_support.h"
 
+#include "base/count.h"
 #include "base/rng.h"
 #include "base/thread.h"
 #include "text/bpe.h"
@@ -337,7 +338,7 @@ static void given_an_unknown_id_decoding_is_refused(void **state) {
     put_tokenizer("t.json", ",\"ab\":300", "", BYTE_LEVEL);
     oct_tokenizer *t = load("t.json");
     const int32_t wrong[] = {-1, 256, 299, 301, INT32_MAX, INT32_MIN};
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    for (size_t i = 0; i < OCT_COUNT(wrong); i++) {
         oct_strbuf text = {0};
         oct_error err = {0};
         assert_int_equal(
@@ -469,7 +470,7 @@ static void given_a_wrong_tokenizer_file_one_line_names_the_key(void **state) {
         {"", "", "\"added_tokens\":[{\"id\":256}]," BYTE_LEVEL, "added_tokens[0]"},
         {"", "", "\"added_tokens\":{}," BYTE_LEVEL, "added_tokens"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < OCT_COUNT(cases); i++) {
         oct_error err = {0};
         oct_tokenizer *t = NULL;
         size_t live = oct_alloc_live_bytes();
@@ -494,7 +495,7 @@ static void given_a_file_that_is_no_tokenizer_one_line_says_so(void **state) {
                                  "{\"model\":{\"type\":\"Unigram\"}}",
                                  "\xff\xfe",
                                  "{\"a\":\"\\ud800\"}"};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    for (size_t i = 0; i < OCT_COUNT(texts); i++) {
         oct_error err = {0};
         oct_tokenizer *t = NULL;
         put_text("bad.json", texts[i]);

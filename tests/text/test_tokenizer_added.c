@@ -3,6 +3,7 @@
  * (AddedVocabulary::add_tokens and find_matches); tests/peers compares with the library itself. */
 #include "story.h"
 
+#include "base/count.h"
 #include "file_support.h"
 #include "tokenizer_support.h"
 
@@ -98,7 +99,7 @@ static void given_ids_that_cannot_be_given_the_error_names_the_token(void **stat
         {"", "{\"id\":256,\"content\":\"e\\u0301\"},{\"id\":257,\"content\":\"\\u00e9\"}",
          "the same after normalising"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < OCT_COUNT(cases); i++) {
         oct_error err = {0};
         oct_tokenizer *t = NULL;
         oct_strbuf others = {0};

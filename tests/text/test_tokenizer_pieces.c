@@ -3,6 +3,7 @@
  * decoders); tests/peers compares random ones with the library itself. */
 #include "story.h"
 
+#include "base/count.h"
 #include "file_support.h"
 #include "tokenizer_support.h"
 
@@ -182,7 +183,7 @@ static void given_parts_that_are_not_known_here_one_line_names_them(void **state
         {{.normalizer = "{\"type\":\"NFKC\"}"}, "NFC, Prepend, Replace"},
         {{.pre_tokenizer = "{\"type\":\"Whitespace\"}"}, "Metaspace"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < OCT_COUNT(cases); i++) {
         oct_error err = {0};
         oct_tokenizer *t = NULL;
         put_pieces("wrong.json", cases[i].file);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/count.h"
 #include "base/rng.h"
 #include "base/thread.h"
 #include "train/optimizer.h"
@@ -166,7 +167,7 @@ static void given_a_number_that_overflows_the_update_names_it(void **state) {
     wild.lr = 3.3e38;
     static const int elements[] = {0, 1, 17, N - 2, N - 1};
     for (int p = 0; p < 2; p++)
-        for (size_t i = 0; i < sizeof elements / sizeof *elements; i++) {
+        for (size_t i = 0; i < OCT_COUNT(elements); i++) {
             int64_t element = elements[i] + (p == 1 ? 100 : 0);
             assert_null(step_with(&adam, p, elements[i], 0, 1).param);
             oct_flaw flaw = step_with(&no_eps, p, elements[i], 0, 1); /* 0 / 0 */

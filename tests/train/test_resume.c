@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 
+#include "base/count.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "infer/inference.h"
@@ -48,7 +49,7 @@ static void make_old(const workshop *w, const char *tokenizer) {
     workshop_path(w, "out/checkpoint", folder);
     assert_int_equal(oct_checkpoint_find(folder, 3, &from, NULL), OCT_OK);
     json_t *state = json_loads(oct_checkpoint_state(from), 0, NULL);
-    for (size_t i = 0; i < sizeof newer / sizeof *newer; i++)
+    for (size_t i = 0; i < OCT_COUNT(newer); i++)
         assert_int_equal(json_object_del(state, newer[i]), 0);
     json_object_set_new(state, "tokenizer", json_string(tokenizer));
     char *text = json_dumps(state, 0);

@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "base/count.h"
 #include "infer/validate.h"
 #include "train/metrics.h"
 #include "train/pace.h"
@@ -44,7 +45,7 @@ static void given_seconds_the_duration_is_said_to_plan_by(void **state) {
     } cases[] = {{0, "0 s"},           {40.4, "40 s"},         {99.4, "99 s"},
                  {100, "2 min"},       {3569, "59 min"},       {3570, "1 h 00 min"},
                  {7500, "2 h 05 min"}, {86400, "24 h 00 min"}, {7 * 86400, "7 days"}};
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < OCT_COUNT(cases); i++) {
         char text[32];
         oct_pace_duration(cases[i].seconds, text, sizeof text);
         assert_string_equal(text, cases[i].said);

@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "base/count.h"
 #include "base/thread.h"
 #include "checkpoint/checkpoint.h"
 
@@ -217,12 +218,12 @@ static void given_garbage_in_the_gradients_memory_empty_experts_still_get_zeros(
     static const float garbage[] = {NAN, INFINITY, -1e30f, 1e-40f};
     workshop w;
     workshop_open(&w, 4000);
-    for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) {
+    for (size_t i = 0; i < OCT_COUNT(jobs); i++) {
         double clean[4], dirty[4];
         oct_job job;
         load_job(&w, &job, jobs[i]);
         lose(&job, 0, clean);
-        for (size_t g = 0; g < sizeof garbage / sizeof garbage[0]; g++) {
+        for (size_t g = 0; g < OCT_COUNT(garbage); g++) {
             lose(&job, garbage[g], dirty);
             assert_memory_equal(dirty, clean, sizeof clean);
         }
@@ -485,7 +486,7 @@ static void refuse(const workshop *w, const char *const *overrides, const char *
     while (overrides[n])
         n++;
     oct_status status = oct_job_load(w->job_path, overrides, n, &job, &err); /* or what it sees */
-    if (status == OCT_OK)
+    if (!status)
         status = oct_trainer_create(&job, &options, &t, &err);
     assert_int_equal(status, OCT_INVALID);
     assert_null(t);

@@ -3,6 +3,7 @@
  * training has them: all tokens are one matrix, all weights and all their gradients one tensor. */
 #include "bench.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -163,8 +164,8 @@ static oct_status measure(pass which, const char *name, int64_t E, const int64_t
     if (!grouped || !dense) {
         groups_free(grouped);
         groups_free(dense);
-        return oct_fail(err, OCT_NO_MEMORY, "bench: no memory for the products of %lld experts",
-                        (long long)E);
+        return oct_fail(err, OCT_NO_MEMORY,
+                        "bench: no memory for the products of %" PRId64 " experts", E);
     }
     bench_candidate c[] = {
         {"onednn", bench_has_onednn() ? run_onednn_loop : NULL, grouped, 0, 0},

@@ -1,6 +1,7 @@
 /* Products: 8-bit operands against fp32 libraries, speed and error, and a whole linear layer. */
 #include "bench.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -180,8 +181,8 @@ static oct_status measure_product(int64_t M, int64_t N, int64_t K, pass which, b
     product p;
     oct_status status = OCT_NO_MEMORY;
     if (!product_make(&p, M, N, K, which, kind) || !product_make_bf16(&p)) {
-        oct_fail(err, OCT_NO_MEMORY, "bench: no memory for a product of %lld x %lld x %lld",
-                 (long long)M, (long long)N, (long long)K);
+        oct_fail(err, OCT_NO_MEMORY,
+                 "bench: no memory for a product of %" PRId64 " x %" PRId64 " x %" PRId64, M, N, K);
         goto cleanup;
     }
     bench_candidate c[] = {

@@ -1,4 +1,5 @@
 /* octet data: texts to packed token files. */
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "cli.h"
@@ -28,8 +29,7 @@ static oct_status pack(const cli_args *args, const char *tokenizer_path, const c
                            cli_progress, NULL, &n_tokens, &n_documents, err);
     cli_progress_end();
     if (!status)
-        printf("%s: %lld tokens, %lld documents\n", output, (long long)n_tokens,
-               (long long)n_documents);
+        printf("%s: %" PRId64 " tokens, %" PRId64 " documents\n", output, n_tokens, n_documents);
     oct_tokenizer_free(tokenizer);
     return status;
 }

@@ -1,4 +1,5 @@
 /* octet eval: what a trained model makes of a text, or of questions. */
+#include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -55,8 +56,9 @@ static oct_status check(const eval_options *o, oct_error *err) {
                             rules[i].beside ? "beside" : "without", rules[i].with);
     if (o->stride > o->window)
         return oct_fail(err, OCT_INVALID,
-                        "--stride: expected at most the %lld tokens of --window; got %lld",
-                        (long long)o->window, (long long)o->stride);
+                        "--stride: expected at most the %" PRId64
+                        " tokens of --window; got %" PRId64,
+                        o->window, o->stride);
     return OCT_OK;
 }
 
@@ -95,9 +97,9 @@ static oct_status print_json(const eval_options *o, const finding *f, oct_error 
 static void print_one(const eval_options *o, const finding *f) {
     double loss = oct_loss_sum_mean(&f->total), n = (double)f->score.n_questions;
     if (!f->text) {
-        printf("step: %lld  questions: %lld  accuracy: %.4f +- %.4f  normalized by length: %.4f +- "
-               "%.4f\n",
-               (long long)f->step, (long long)f->score.n_questions, (double)f->score.n_right / n,
+        printf("step: %" PRId64 "  questions: %" PRId64
+               "  accuracy: %.4f +- %.4f  normalized by length: %.4f +- %.4f\n",
+               f->step, f->score.n_questions, (double)f->score.n_right / n,
                deviation(&f->score, f->score.n_right), (double)f->score.n_right_normalized / n,
                deviation(&f->score, f->score.n_right_normalized));
         return;
@@ -106,8 +108,8 @@ static void print_one(const eval_options *o, const finding *f) {
         printf(f->of_end ? "text: the end of %s, which its training held out\n"
                          : "text: %s, the validation data of its training\n",
                f->text);
-    printf("step: %lld  tokens: %lld  loss: %.5f  perplexity: %.3f\n", (long long)f->step,
-           (long long)f->total.count, loss, exp(loss));
+    printf("step: %" PRId64 "  tokens: %" PRId64 "  loss: %.5f  perplexity: %.3f\n", f->step,
+           f->total.count, loss, exp(loss));
 }
 
 /* ---- several recipes, side by side ---- */
@@ -132,11 +134,11 @@ static void print_table(const finding *list, int n) {
                    (double)f->score.n_right_normalized / questions);
     }
     if (list[0].text)
-        printf("step %lld; %lld tokens of %s; gaps are to %s\n", (long long)list[0].step,
-               (long long)list[0].total.count, list[0].text, list[0].recipe);
+        printf("step %" PRId64 "; %" PRId64 " tokens of %s; gaps are to %s\n", list[0].step,
+               list[0].total.count, list[0].text, list[0].recipe);
     else
-        printf("step %lld; %lld questions\n", (long long)list[0].step,
-               (long long)list[0].score.n_questions);
+        printf("step %" PRId64 "; %" PRId64 " questions\n", list[0].step,
+               list[0].score.n_questions);
 }
 
 /* ---- */

@@ -1,4 +1,5 @@
 /* octet generate: what a trained model goes on with. */
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -96,8 +97,8 @@ static oct_status print_results(const char *const *prompts, const oct_strbuf *te
         oct_json_put_string(&line, prompts[i]);
         oct_strbuf_puts(&line, ", \"text\": ");
         oct_json_put_bytes(&line, texts[i].length ? texts[i].text : "", texts[i].length);
-        oct_strbuf_printf(&line, ", \"tokens\": %lld, \"end\": \"%s\"}\n",
-                          (long long)results[i].n_tokens, ends[results[i].end]);
+        oct_strbuf_printf(&line, ", \"tokens\": %" PRId64 ", \"end\": \"%s\"}\n",
+                          results[i].n_tokens, ends[results[i].end]);
     }
     bool failed = line.failed;
     if (!failed)
@@ -177,7 +178,7 @@ static oct_status generate(const char *path, const generate_options *options, oc
         status = continue_one(inference, prompt, &generation, &n_tokens, err);
     double took = oct_clock_s() - began;
     if (!status && took > 0)
-        fprintf(stderr, "%lld tokens in %.2f s, %.1f tokens/s\n", (long long)n_tokens, took,
+        fprintf(stderr, "%" PRId64 " tokens in %.2f s, %.1f tokens/s\n", n_tokens, took,
                 (double)n_tokens / took);
     oct_inference_close(inference);
     oct_prompts_free(&prompts);

@@ -1,4 +1,5 @@
 /* octet plan: what a job would convert, without training. */
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -35,14 +36,14 @@ static void put_ratio(oct_strbuf *text, const char *name, double ratio) {
 }
 
 static void render_wire_json(const oct_wire *w, oct_strbuf *text) {
-    oct_strbuf_printf(text,
-                      ",\n  \"wire\": {\n    \"ranks\": %d,\n    \"micro_batches\": %lld,\n"
-                      "    \"bytes_gather_8bit\": %lld,\n    \"bytes_gather_high\": %lld,\n"
-                      "    \"bytes_reduce_scatter\": %lld,\n    \"expert_parallel_degree\": %d,\n"
-                      "    \"bytes_all_to_all_if_even\": %lld",
-                      w->n_ranks, (long long)w->n_passes, (long long)w->gather_8bit,
-                      (long long)w->gather_high, (long long)w->reduce_scatter, w->expert_degree,
-                      (long long)w->all_to_all);
+    oct_strbuf_printf(
+        text,
+        ",\n  \"wire\": {\n    \"ranks\": %d,\n    \"micro_batches\": %" PRId64
+        ",\n    \"bytes_gather_8bit\": %" PRId64 ",\n    \"bytes_gather_high\": %" PRId64
+        ",\n    \"bytes_reduce_scatter\": %" PRId64 ",\n    \"expert_parallel_degree\": %d,\n"
+        "    \"bytes_all_to_all_if_even\": %" PRId64,
+        w->n_ranks, w->n_passes, w->gather_8bit, w->gather_high, w->reduce_scatter,
+        w->expert_degree, w->all_to_all);
     put_ratio(text, "converted_to_bf16", w->converted_ratio);
     put_ratio(text, "whole_to_bf16", w->whole_ratio);
     oct_strbuf_puts(text, "\n  }");
@@ -50,15 +51,15 @@ static void render_wire_json(const oct_wire *w, oct_strbuf *text) {
 
 static void render_wire(const oct_wire *w, oct_strbuf *text) {
     oct_strbuf_printf(text,
-                      "\non the wire, a step of %d processes of %lld micro-batches each, all "
-                      "together: gather_8bit %lld, gather_high %lld, reduce_scatter %lld bytes\n",
-                      w->n_ranks, (long long)w->n_passes, (long long)w->gather_8bit,
-                      (long long)w->gather_high, (long long)w->reduce_scatter);
+                      "\non the wire, a step of %d processes of %" PRId64
+                      " micro-batches each, all together: gather_8bit %" PRId64
+                      ", gather_high %" PRId64 ", reduce_scatter %" PRId64 " bytes\n",
+                      w->n_ranks, w->n_passes, w->gather_8bit, w->gather_high, w->reduce_scatter);
     if (w->expert_degree > 1)
         oct_strbuf_printf(text,
                           "experts spread over teams of %d processes; all_to_all, if all experts "
-                          "get as many tokens: %lld bytes\n",
-                          w->expert_degree, (long long)w->all_to_all);
+                          "get as many tokens: %" PRId64 " bytes\n",
+                          w->expert_degree, w->all_to_all);
     if (!isnan(w->converted_ratio))
         oct_strbuf_printf(text, "gathers of converted weights: %.4f of bf16's; ",
                           w->converted_ratio);
@@ -90,14 +91,14 @@ static void render_attention_json(const oct_model_args *args, oct_strbuf *text) 
     oct_strbuf_printf(text,
                       ",\n  \"documents\": {\"attn_mask_type\": \"%s\", \"see_each_other\": %s},\n"
                       "  \"positions\": {\"scaling\": \"%s\", \"in_force\": %s},\n"
-                      "  \"windows\": {\"tokens\": %lld, \"layers\": [",
+                      "  \"windows\": {\"tokens\": %" PRId64 ", \"layers\": [",
                       oct_attn_mask_name(args->attn_mask_type),
                       is_block_causal(args) ? "false" : "true", scalings[args->rope_scaling],
-                      is_in_force(args) ? "true" : "false", (long long)args->window);
+                      is_in_force(args) ? "true" : "false", args->window);
     for (int64_t i = 0; i < args->n_layers; i++) {
         if (!oct_model_args_window(args, i))
             continue;
-        oct_strbuf_printf(text, "%s%lld", comma, (long long)i);
+        oct_strbuf_printf(text, "%s%" PRId64, comma, i);
         comma = ", ";
     }
     oct_strbuf_puts(text, "]}");
@@ -105,27 +106,29 @@ static void render_attention_json(const oct_model_args *args, oct_strbuf *text) 
 
 /* What a token sees, and from where. */
 static void render_attention(const oct_model_args *args, oct_strbuf *text) {
-    long long original = (long long)args->rope_original_max_position_embeddings, n = 0;
+    int64_t original = args->rope_original_max_position_embeddings, n = 0;
     for (int64_t i = 0; i < args->n_layers; i++)
         n += oct_model_args_window(args, i) > 0;
     oct_strbuf_printf(text, "\ndocuments in a window %s (attn_mask_type %s)\n",
                       is_block_causal(args) ? "don't see each other" : "see each other",
                       oct_attn_mask_name(args->attn_mask_type));
     if (n > 0)
-        oct_strbuf_printf(text, "attention: %lld of %lld layers see the last %lld tokens alone\n",
-                          n, (long long)args->n_layers, (long long)args->window);
+        oct_strbuf_printf(text,
+                          "attention: %" PRId64 " of %" PRId64 " layers see the last %" PRId64
+                          " tokens alone\n",
+                          n, args->n_layers, args->window);
     if (args->rope_scaling == OCT_ROPE_UNSCALED)
         return;
     oct_strbuf_printf(text, "positions: %s scaling by %g", scalings[args->rope_scaling],
                       args->rope_scaling_factor);
     if (args->rope_scaling != OCT_ROPE_LINEAR)
-        oct_strbuf_printf(text, " of a model trained on %lld tokens", original);
+        oct_strbuf_printf(text, " of a model trained on %" PRId64 " tokens", original);
     if (args->rope_scaling == OCT_ROPE_YARN && args->yarn_always)
         oct_strbuf_puts(text, "; in force at any length, as in transformers");
     else if (args->rope_scaling == OCT_ROPE_YARN)
-        oct_strbuf_printf(text, "; %s: sequences of %lld tokens, and torchtitan's rule",
+        oct_strbuf_printf(text, "; %s: sequences of %" PRId64 " tokens, and torchtitan's rule",
                           oct_model_args_uses_yarn(args) ? "in force" : "not in force",
-                          (long long)args->max_seq_len);
+                          args->max_seq_len);
     oct_strbuf_puts(text, "\n");
 }
 

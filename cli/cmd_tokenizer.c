@@ -1,4 +1,5 @@
 /* octet tokenizer: train one, and look at what it makes of a text. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,10 +60,10 @@ static oct_status train(const cli_args *args, const char *output, const char *sp
     if (status)
         oct_remove_folders(output, n_kept);
     if (!status)
-        printf("%s: %lld tokens\n", path, (long long)n_tokens);
+        printf("%s: %" PRId64 " tokens\n", path, n_tokens);
     if (!status && n_tokens < vocab_size)
-        printf("fewer than the %lld asked for: no other pair occurs twice in the text\n",
-               (long long)vocab_size);
+        printf("fewer than the %" PRId64 " asked for: no other pair occurs twice in the text\n",
+               vocab_size);
     oct_free(path);
     return status;
 }

@@ -82,8 +82,9 @@ static oct_status read_head(oct_checkpoint *c, oct_error *err) {
     const json_t *version = json_object_get(c->manifest, "version");
     if (!status &&
         (!json_is_integer(version) || json_integer_value(version) != OCT_CHECKPOINT_VERSION))
-        status = oct_fail(err, OCT_INVALID, "%s: version: expected %d; got %lld", c->manifest_path,
-                          OCT_CHECKPOINT_VERSION, (long long)json_integer_value(version));
+        status =
+            oct_fail(err, OCT_INVALID, "%s: version: expected %d; got %" PRId64, c->manifest_path,
+                     OCT_CHECKPOINT_VERSION, (int64_t)json_integer_value(version));
     const json_t *step = json_object_get(c->manifest, "step");
     if (!status && (!json_is_integer(step) || json_integer_value(step) < 0))
         status = oct_fail(err, OCT_INVALID, "%s: step: expected an integer >= 0; got %s",
@@ -126,8 +127,8 @@ static oct_status check_file(const oct_checkpoint *c, const char *path, const js
         return status;
     uint64_t expected = strtoull(xxh3, NULL, 16), got = expected;
     if ((uint64_t)json_integer_value(bytes) != mapping.n_bytes)
-        status = oct_fail(err, OCT_INVALID, "%s: expected %lld bytes; got %zu", path,
-                          (long long)json_integer_value(bytes), mapping.n_bytes);
+        status = oct_fail(err, OCT_INVALID, "%s: expected %" PRId64 " bytes; got %zu", path,
+                          (int64_t)json_integer_value(bytes), mapping.n_bytes);
     else if (mode == OCT_CHECKSUMS_OF_ALL || may_have_changed(c, path))
         got = XXH3_64bits(mapping.data ? mapping.data : "", mapping.n_bytes);
     if (!status && got != expected)

@@ -7,6 +7,7 @@
 #include "base/count.h"
 #include "comm/launch.h"
 
+#include <inttypes.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,7 +94,7 @@ oct_status oct_launch_check_alone(const char *library, oct_error *err) {
     else if (strstr(own.name, "mpirun"))
         expected = "the mpirun of that library";
     return oct_fail(err, OCT_INVALID,
-                    "%s started %lld processes, and each finds itself alone (this build's MPI: "
-                    "%s); expected %s; to run this one alone, unset %s",
-                    own.name, (long long)own.n, library, expected, own.variable);
+                    "%s started %" PRId64 " processes, and each finds itself alone (this build's "
+                                          "MPI: %s); expected %s; to run this one alone, unset %s",
+                    own.name, own.n, library, expected, own.variable);
 }

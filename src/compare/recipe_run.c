@@ -1,6 +1,7 @@
 /* One run of `octet compare` in a process of its own: see recipe_run.h. */
 #include "compare/recipe_run.h"
 
+#include <inttypes.h>
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
@@ -31,9 +32,9 @@ static oct_status check_stopped(const oct_recipe_run *t, const oct_trainer *trai
     int reason = oct_trainer_stop_reason(trainer);
     r->stopped = reason != 0;
     return r->stopped
-               ? oct_fail(&r->err, OCT_FAILED, "stopped by %s after step %lld of %lld",
-                          t->host->stop_name(reason), (long long)oct_trainer_steps_done(trainer),
-                          (long long)job->training.steps)
+               ? oct_fail(&r->err, OCT_FAILED, "stopped by %s after step %" PRId64 " of %" PRId64,
+                          t->host->stop_name(reason), oct_trainer_steps_done(trainer),
+                          job->training.steps)
                : OCT_OK;
 }
 

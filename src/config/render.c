@@ -1,5 +1,6 @@
 /* The listings: every key a form knows, and every value a job has. One source, the schema, serves
  * the help text, docs/configuration.md and the log. */
+#include <inttypes.h>
 #include <string.h>
 
 #include "config/settings.h"
@@ -155,7 +156,7 @@ static void put_value(const oct_value *v, oct_strbuf *b) {
         oct_strbuf_puts(b, v->boolean ? "true" : "false");
         break;
     case OCT_VALUE_INT:
-        oct_strbuf_printf(b, "%lld", (long long)v->integer);
+        oct_strbuf_printf(b, "%" PRId64, v->integer);
         break;
     case OCT_VALUE_DOUBLE:
         put_double(v->number, b);
@@ -194,7 +195,7 @@ static bool put_member(const oct_job *job, const oct_key *key, oct_strbuf *b) {
         oct_strbuf_puts(b, *(const bool *)member ? "true" : "false");
         return true;
     case OCT_KEY_INT:
-        oct_strbuf_printf(b, "%lld", (long long)*(const int64_t *)member);
+        oct_strbuf_printf(b, "%" PRId64, *(const int64_t *)member);
         return !optional || *(const int64_t *)member != -1;
     case OCT_KEY_FLOAT:
         put_double(*(const double *)member, b);

@@ -1,6 +1,7 @@
 /* Finding what a user wrote, and telling where: see settings.h and job.h. */
 #include "config/settings.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -66,7 +67,7 @@ static void describe(const oct_value *value, char *text, size_t size) {
         snprintf(text, size, "%s", value->boolean ? "true" : "false");
         break;
     case OCT_VALUE_INT:
-        snprintf(text, size, "%lld", (long long)value->integer);
+        snprintf(text, size, "%" PRId64, value->integer);
         break;
     case OCT_VALUE_DOUBLE:
         oct_value_format_double(value->number, text, size);

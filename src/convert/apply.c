@@ -1,5 +1,6 @@
 /* Carrying out a plan: swaps ops and says so in the words that users' check lists look for. See
  * plan.h. */
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -12,7 +13,7 @@
 
 static void log_linears(const oct_plan *plan) {
     const oct_recipe *recipe = NULL;
-    long long n = 0;
+    int64_t n = 0;
     for (int64_t i = 0; i < plan->n_rows; i++) {
         if (plan->rows[i].is_experts || !plan->rows[i].recipe)
             continue;
@@ -22,12 +23,12 @@ static void log_linears(const oct_plan *plan) {
     if (!n)
         return;
     oct_log_info("MX training active with recipe %s", recipe->name);
-    oct_log_info("Swapped to MXLinear_NPU layers: %lld", n);
+    oct_log_info("Swapped to MXLinear_NPU layers: %" PRId64, n);
 }
 
 static void log_experts(const oct_plan *plan) {
     const oct_recipe *recipe = NULL;
-    long long n = 0, n_grouped = 0;
+    int64_t n = 0, n_grouped = 0;
     for (int64_t i = 0; i < plan->n_rows; i++) {
         n_grouped += plan->rows[i].grouped;
         if (!plan->rows[i].is_experts || !plan->rows[i].recipe)
@@ -36,11 +37,11 @@ static void log_experts(const oct_plan *plan) {
         n++;
     }
     if (n_grouped)
-        oct_log_info("Experts run as grouped products: %lld modules", n_grouped);
+        oct_log_info("Experts run as grouped products: %" PRId64 " modules", n_grouped);
     if (!n)
         return;
     oct_log_info("%s MoE training enabled", recipe->name);
-    oct_log_info("[MXFP8/Hif8 GMM] Replaced %lld NPU GMM methods/functions", n);
+    oct_log_info("[MXFP8/Hif8 GMM] Replaced %" PRId64 " NPU GMM methods/functions", n);
 }
 
 static oct_status convert_linear(oct_linear *linear, const oct_recipe *recipe) {

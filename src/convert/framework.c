@@ -1,6 +1,7 @@
 /* What frameworks skip and refuse: see framework.h. Each note ends with where it was read. */
 #include "convert/framework.h"
 
+#include <inttypes.h>
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -271,9 +272,9 @@ static oct_status note_mindspeed(oct_plan_row *row, const oct_converter_spec *sp
     if (!status && gathers && (N % 64 != 0 || K % 64 != 0))
         status = note(row,
                       "refused: with the 8-bit gather both dimensions of a weight are divisible by "
-                      "64; these are %lld and %lld "
-                      "(mindspeed/fsdp/quantization/core/pre_quant_weight.py)",
-                      (long long)N, (long long)K);
+                      "64; these are %" PRId64 " and %" PRId64
+                      " (mindspeed/fsdp/quantization/core/pre_quant_weight.py)",
+                      N, K);
     return status;
 }
 
@@ -303,9 +304,9 @@ static oct_status note_titan(oct_plan_row *row, const oct_converter_spec *specs,
                            "(torchao/prototype/mx_formats/config.py)");
     if (!status && (N % 16 != 0 || K % 16 != 0))
         status = note(row,
-                      "skipped: both dimensions must be divisible by 16; these are %lld and %lld "
-                      "(torchtitan/components/quantization/utils.py)",
-                      (long long)N, (long long)K);
+                      "skipped: both dimensions must be divisible by 16; these are %" PRId64
+                      " and %" PRId64 " (torchtitan/components/quantization/utils.py)",
+                      N, K);
     return status;
 }
 

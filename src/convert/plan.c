@@ -1,6 +1,7 @@
 /* Deciding what becomes 8-bit: see plan.h. plan_render.c prints a plan, apply.c carries it out. */
 #include "convert/plan.h"
 
+#include <inttypes.h>
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -378,9 +379,10 @@ static oct_status warn_of_gates(oct_plan *plan, const oct_converter_spec *specs,
         put_longer_list(list, list->kind == OCT_PATTERN_GLOB ? "*.gate" : "router.gate", line,
                         sizeof line);
         return warn(plan,
-                    "%s: %lld router gate%s converted to 8 bits (\"%s\"%s); to keep %s in high "
+                    "%s: %" PRId64
+                    " router gate%s converted to 8 bits (\"%s\"%s); to keep %s in high "
                     "precision write %s",
-                    list->where, (long long)n, n > 1 ? "s are" : " is", first, n > 1 ? ", ..." : "",
+                    list->where, n, n > 1 ? "s are" : " is", first, n > 1 ? ", ..." : "",
                     n > 1 ? "them" : "it", line);
     }
     return OCT_OK;

@@ -1,6 +1,7 @@
 /* A plan as a table for people and as JSON: see plan.h. */
 #include "convert/plan.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,7 +10,7 @@
 static void shape_text(const oct_plan_row *row, char *text, size_t size) {
     size_t n = 0;
     for (int i = 0; i < row->n_dims; i++)
-        n += (size_t)snprintf(text + n, size - n, "%s%lld", i ? "x" : "", (long long)row->shape[i]);
+        n += (size_t)snprintf(text + n, size - n, "%s%" PRId64, i ? "x" : "", row->shape[i]);
 }
 
 static const char *type_name(const oct_plan_row *row) {
@@ -65,11 +66,11 @@ void oct_plan_render(const oct_plan *plan, oct_strbuf *text) {
                           type_name(row), row->recipe ? row->recipe->name : "kept", row->reason);
     }
     totals t = sum(plan);
-    oct_strbuf_printf(text, "\n%lld of %lld linears converted", (long long)t.n_linears_converted,
-                      (long long)t.n_linears);
+    oct_strbuf_printf(text, "\n%" PRId64 " of %" PRId64 " linears converted", t.n_linears_converted,
+                      t.n_linears);
     if (t.n_experts)
-        oct_strbuf_printf(text, ", %lld of %lld expert modules converted",
-                          (long long)t.n_experts_converted, (long long)t.n_experts);
+        oct_strbuf_printf(text, ", %" PRId64 " of %" PRId64 " expert modules converted",
+                          t.n_experts_converted, t.n_experts);
     oct_strbuf_printf(
         text,
         "\nweights of these modules: %.2f MiB in bf16, %.2f MiB as planned (codes and scales for "
@@ -109,7 +110,7 @@ static void json_row(oct_strbuf *text, const oct_plan_row *row) {
     json_string(text, row->name);
     oct_strbuf_puts(text, ", \"shape\": [");
     for (int i = 0; i < row->n_dims; i++)
-        oct_strbuf_printf(text, "%s%lld", i ? ", " : "", (long long)row->shape[i]);
+        oct_strbuf_printf(text, "%s%" PRId64, i ? ", " : "", row->shape[i]);
     oct_strbuf_printf(text, "], \"type\": \"%s\", \"converted\": %s, \"recipe\": ", type_name(row),
                       row->recipe ? "true" : "false");
     put_text_or_null(text, row->recipe ? row->recipe->name : NULL);
@@ -117,8 +118,8 @@ static void json_row(oct_strbuf *text, const oct_plan_row *row) {
     json_string(text, row->reason);
     oct_strbuf_puts(text, ", \"framework\": ");
     put_text_or_null(text, row->framework);
-    oct_strbuf_printf(text, ", \"bytes_bf16\": %lld, \"bytes_quantized\": %lld}",
-                      (long long)row->bytes_dense, (long long)row->bytes_quantized);
+    oct_strbuf_printf(text, ", \"bytes_bf16\": %" PRId64 ", \"bytes_quantized\": %" PRId64 "}",
+                      row->bytes_dense, row->bytes_quantized);
 }
 
 void oct_plan_render_json(const oct_plan *plan, const char *more, oct_strbuf *text) {
@@ -137,11 +138,10 @@ void oct_plan_render_json(const oct_plan *plan, const char *more, oct_strbuf *te
     put_text_or_null(text, plan->framework);
     if (plan->rules)
         oct_plan_render_rules_json(plan, text);
-    oct_strbuf_printf(
-        text,
-        ",\n  \"linears\": %lld,\n  \"linears_converted\": %lld,\n  \"experts\": %lld,\n"
-        "  \"experts_converted\": %lld,\n  \"bytes_bf16\": %lld,\n  \"bytes_planned\": %lld%s\n}\n",
-        (long long)t.n_linears, (long long)t.n_linears_converted, (long long)t.n_experts,
-        (long long)t.n_experts_converted, (long long)t.bytes_dense, (long long)t.bytes_planned,
-        more ? more : "");
+    oct_strbuf_printf(text,
+                      ",\n  \"linears\": %" PRId64 ",\n  \"linears_converted\": %" PRId64
+                      ",\n  \"experts\": %" PRId64 ",\n  \"experts_converted\": %" PRId64
+                      ",\n  \"bytes_bf16\": %" PRId64 ",\n  \"bytes_planned\": %" PRId64 "%s\n}\n",
+                      t.n_linears, t.n_linears_converted, t.n_experts, t.n_experts_converted,
+                      t.bytes_dense, t.bytes_planned, more ? more : "");
 }

@@ -219,21 +219,22 @@ static oct_status choose_part(oct_dataset *d, const char *path, const oct_datase
         held_out = (int64_t)ceil((double)d->total * o->held_out_fraction);
     if (o->part != OCT_DATASET_WHOLE && (held_out < 1 || held_out > d->total))
         return oct_fail(err, OCT_INVALID,
-                        "%s: held-out part out of range; expected 1 to %lld tokens; got %lld", path,
-                        (long long)d->total, (long long)held_out);
+                        "%s: held-out part out of range; expected 1 to %" PRId64
+                        " tokens; got %" PRId64,
+                        path, d->total, held_out);
     d->first = o->part == OCT_DATASET_HELD_OUT ? d->total - held_out : 0;
     d->tokens = o->part == OCT_DATASET_HELD_OUT ? held_out : d->total - held_out;
     d->seq_len = o->seq_len;
     d->n_sequences = (d->tokens - 1) / d->seq_len;
     if (d->n_sequences < 1)
         return oct_fail(err, OCT_INVALID,
-                        "%s: text%s is shorter than one sequence; expected at least %lld tokens; "
-                        "got %lld",
+                        "%s: text%s is shorter than one sequence; expected at least %" PRId64
+                        " tokens; got %" PRId64,
                         path,
                         o->part == OCT_DATASET_HELD_OUT ? "'s held-out part"
                         : o->part == OCT_DATASET_TRAIN  ? " without its held-out part"
                                                         : "",
-                        (long long)d->seq_len + 1, (long long)d->tokens);
+                        d->seq_len + 1, d->tokens);
     return OCT_OK;
 }
 
@@ -242,24 +243,24 @@ oct_status oct_dataset_open(const char *path, const oct_tokenizer *tokenizer,
                             oct_error *err) {
     *dataset = NULL;
     if (options->seq_len < 1 || options->seq_len >= INT32_MAX)
-        return oct_fail(err, OCT_INVALID, "seq_len: out of range; expected 1 to %d; got %lld",
-                        INT32_MAX - 1, (long long)options->seq_len);
+        return oct_fail(err, OCT_INVALID, "seq_len: out of range; expected 1 to %d; got %" PRId64,
+                        INT32_MAX - 1, options->seq_len);
     if (tokenizer && options->vocab_size &&
         oct_tokenizer_vocab_size(tokenizer) > options->vocab_size)
-        return oct_fail(err, OCT_INVALID,
-                        "%s: the tokenizer's ids exceed the model's vocabulary; expected at most "
-                        "%lld entries; got %lld",
-                        path, (long long)options->vocab_size,
-                        (long long)oct_tokenizer_vocab_size(tokenizer));
+        return oct_fail(
+            err, OCT_INVALID,
+            "%s: the tokenizer's ids exceed the model's vocabulary; expected at most %" PRId64
+            " entries; got %" PRId64,
+            path, options->vocab_size, oct_tokenizer_vocab_size(tokenizer));
     oct_dataset *d = oct_calloc_array(1, sizeof *d);
     if (!d)
         return oct_fail_memory(err);
     oct_status status = open_segments(d, path, tokenizer, options, err);
     if (!status && options->vocab_size && d->vocab_size > options->vocab_size)
         status = oct_fail(err, OCT_INVALID,
-                          "%s: its tokens exceed the model's vocabulary; expected at most %lld "
-                          "entries; got %lld",
-                          path, (long long)options->vocab_size, (long long)d->vocab_size);
+                          "%s: its tokens exceed the model's vocabulary; expected at most %" PRId64
+                          " entries; got %" PRId64,
+                          path, options->vocab_size, d->vocab_size);
     if (!status)
         status = choose_part(d, path, options, err);
     if (status)
@@ -336,9 +337,10 @@ static oct_status read_tokens(const oct_dataset *d, int64_t first, int64_t n, in
         for (int64_t i = 0; i < here; i++)
             if (tokens[i] < 0 || tokens[i] >= d->vocab_size)
                 return oct_fail(err, OCT_INVALID,
-                                "data set: token %lld isn't in the vocabulary; expected 0 to %lld; "
-                                "got %d: the packed file is damaged",
-                                (long long)at + i, (long long)d->vocab_size - 1, (int)tokens[i]);
+                                "data set: token %" PRId64
+                                " isn't in the vocabulary; expected 0 to %" PRId64
+                                "; got %d: the packed file is damaged",
+                                at + i, d->vocab_size - 1, (int)tokens[i]);
         at += here;
         tokens += here;
         n -= here;
@@ -350,8 +352,8 @@ oct_status oct_dataset_sequence(const oct_dataset *d, int64_t index, int32_t *to
                                 oct_error *err) {
     if (index < 0 || index >= d->n_sequences)
         return oct_fail(err, OCT_INVALID,
-                        "data set: no such sequence; expected 0 to %lld; got %lld",
-                        (long long)d->n_sequences - 1, (long long)index);
+                        "data set: no such sequence; expected 0 to %" PRId64 "; got %" PRId64,
+                        d->n_sequences - 1, index);
     return read_tokens(d, index * d->seq_len, d->seq_len + 1, tokens, err);
 }
 
@@ -388,9 +390,9 @@ oct_status oct_dataset_unigram_entropy(const oct_dataset *d, int64_t first, int6
                                        oct_error *err) {
     if (first < 0 || n < 1 || n > d->tokens - first)
         return oct_fail(err, OCT_INVALID,
-                        "data set: tokens out of range; expected a part of %lld; got %lld from "
-                        "%lld on",
-                        (long long)d->tokens, (long long)n, (long long)first);
+                        "data set: tokens out of range; expected a part of %" PRId64
+                        "; got %" PRId64 " from %" PRId64 " on",
+                        d->tokens, n, first);
     int64_t *counts = oct_calloc_array((size_t)d->vocab_size, sizeof *counts);
     if (!counts)
         return oct_fail_memory(err);

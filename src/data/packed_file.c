@@ -2,6 +2,7 @@
 #define XXH_STATIC_LINKING_ONLY /* the size of XXH3_state_t */
 #include "data/packed_file.h"
 
+#include <inttypes.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -34,8 +35,9 @@ static uint64_t get(const uint8_t *header, size_t at, size_t n_bytes) {
 
 static oct_status corrupted(const char *path, const char *what, uint64_t expected, uint64_t got,
                             oct_error *err) {
-    return oct_fail(err, OCT_INVALID, "%s: corrupted packed file: %s; expected %llu; got %llu",
-                    path, what, (unsigned long long)expected, (unsigned long long)got);
+    return oct_fail(err, OCT_INVALID,
+                    "%s: corrupted packed file: %s; expected %" PRIu64 "; got %" PRIu64, path, what,
+                    expected, got);
 }
 
 static oct_status check_header(const char *path, const uint8_t *header, size_t n_bytes,
@@ -45,8 +47,8 @@ static oct_status check_header(const char *path, const uint8_t *header, size_t n
     if (memcmp(header, OCT_PACKED_MAGIC, 8) != 0)
         return oct_fail(err, OCT_INVALID, "%s: not a packed token file", path);
     if (get(header, 8, 4) != VERSION)
-        return oct_fail(err, OCT_INVALID, "%s: unknown version; expected %d; got %llu", path,
-                        VERSION, (unsigned long long)get(header, 8, 4));
+        return oct_fail(err, OCT_INVALID, "%s: unknown version; expected %d; got %" PRIu64, path,
+                        VERSION, get(header, 8, 4));
     if (get(header, 56, 8) != XXH3_64bits(header, 56))
         return corrupted(path, "checksum of the header", XXH3_64bits(header, 56),
                          get(header, 56, 8), err);
@@ -163,8 +165,8 @@ oct_status oct_packed_create(const char *path, int64_t vocab_size, uint64_t toke
                              oct_packed_writer **writer, oct_error *err) {
     *writer = NULL;
     if (vocab_size < 1 || vocab_size > INT32_MAX)
-        return oct_fail(err, OCT_INVALID, "%s: vocabulary size out of range; got %lld", path,
-                        (long long)vocab_size);
+        return oct_fail(err, OCT_INVALID, "%s: vocabulary size out of range; got %" PRId64, path,
+                        vocab_size);
     size_t length = strlen(path) + 80;
     oct_packed_writer *w = oct_calloc_array(1, sizeof *w);
     if (!w)
@@ -210,8 +212,8 @@ oct_status oct_packed_append(oct_packed_writer *w, const int32_t *ids, size_t n,
     for (size_t i = 0; i < n; i++) {
         if (ids[i] < 0 || ids[i] >= w->vocab_size)
             return oct_fail(err, OCT_INVALID,
-                            "%s: id outside the vocabulary; expected 0 to %lld; got %d", w->path,
-                            (long long)w->vocab_size - 1, (int)ids[i]);
+                            "%s: id outside the vocabulary; expected 0 to %" PRId64 "; got %d",
+                            w->path, w->vocab_size - 1, (int)ids[i]);
         memcpy(w->buffer + w->n_buffered, &ids[i], (size_t)w->id_bytes);
         w->n_buffered += (size_t)w->id_bytes;
         if (w->n_buffered == BUFFER_BYTES) {

@@ -1,6 +1,7 @@
 /* An export as octet itself reads it: see export_check.h. */
 #include "export/export_check.h"
 
+#include <inttypes.h>
 #include <octet/format.h>
 
 #include "format/f16.h"
@@ -29,8 +30,8 @@ static bool is_rounded(float got, float value, bool exact) {
 
 static oct_status fail_at(const checker *c, const char *name, int64_t i, oct_error *err) {
     return oct_fail(err, OCT_FAILED,
-                    "%s: element %lld of %s is read back as another than was written", c->folder,
-                    (long long)i, name);
+                    "%s: element %" PRId64 " of %s is read back as another than was written",
+                    c->folder, i, name);
 }
 
 /* The recipe in which an export may hold a parameter; NULL: in none. */

@@ -1,6 +1,7 @@
 /* The tensors of an export: see tensors.h. */
 #include "export/tensors.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -243,8 +244,9 @@ static oct_status put_quantized(const oct_export_tensor *tensor, const float *fr
     oct_quantized q;
     for (int64_t i = 0; i < shape[0] * shape[1]; i++)
         if (!isfinite(from[i]))
-            return oct_fail(err, OCT_INVALID, "%s: element %lld is %g; expected a finite weight",
-                            tensor->name, (long long)i, (double)from[i]);
+            return oct_fail(err, OCT_INVALID,
+                            "%s: element %" PRId64 " is %g; expected a finite weight", tensor->name,
+                            i, (double)from[i]);
     if (oct_quantize(&view, tensor->recipe, OCT_ROLE_WEIGHT, OCT_ALONG_1, arenas, NULL, &q))
         return oct_fail_memory(err);
     const oct_qmatrix *m = &q.along[1];

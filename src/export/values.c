@@ -1,6 +1,7 @@
 /* fp32 values in the dtype that they leave in: see values.h. */
 #include "export/values.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -11,10 +12,11 @@ static oct_status put_halves(const char *name, const float *from, int64_t n, uin
                              oct_error *err) {
     for (int64_t i = 0; i < n; i++) {
         if (!(fabsf(from[i]) <= OCT_F16_MAX))
-            return oct_fail(err, OCT_INVALID,
-                            "%s: element %lld is %g; expected at most 65504, the largest float16; "
-                            "bfloat16 or float32 hold it",
-                            name, (long long)i, (double)from[i]);
+            return oct_fail(
+                err, OCT_INVALID,
+                "%s: element %" PRId64
+                " is %g; expected at most 65504, the largest float16; bfloat16 or float32 hold it",
+                name, i, (double)from[i]);
         to[i] = oct_f16_encode(from[i]);
     }
     return OCT_OK;

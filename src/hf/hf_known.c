@@ -1,5 +1,6 @@
 /* Keys of config.json that have no value in oct_hf_config: those that can't change what octet
  * computes, in any value or in one alone, and all others, which are refused. See hf_fields.h. */
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/count.h"
@@ -182,7 +183,7 @@ static void put_value(const json_t *value, oct_strbuf *to) {
     if (json_is_string(value))
         oct_strbuf_printf(to, "'%s'", oct_show(json_string_value(value)).text);
     else if (json_is_integer(value))
-        oct_strbuf_printf(to, "%lld", (long long)json_integer_value(value));
+        oct_strbuf_printf(to, "%" PRId64, (int64_t)json_integer_value(value));
     else if (json_is_real(value))
         oct_json_put_real(to, json_real_value(value));
     else if (json_is_boolean(value))

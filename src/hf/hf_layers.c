@@ -1,4 +1,5 @@
 /* What a config.json says of single layers: windows, positions, experts. See hf_fields.h. */
+#include <inttypes.h>
 #include <string.h>
 
 #include "hf/hf_fields.h"
@@ -7,9 +8,10 @@ static oct_status check_count(const char *file, const char *key, const oct_hf_co
                               oct_error *err) {
     if (c->num_hidden_layers <= OCT_LAYER_SET_MAX)
         return OCT_OK;
-    return oct_fail(err, OCT_INVALID,
-                    "%s: %s: expected at most %d layers in a model whose layers differ; got %lld",
-                    file, key, OCT_LAYER_SET_MAX, (long long)c->num_hidden_layers);
+    return oct_fail(
+        err, OCT_INVALID,
+        "%s: %s: expected at most %d layers in a model whose layers differ; got %" PRId64, file,
+        key, OCT_LAYER_SET_MAX, c->num_hidden_layers);
 }
 
 /* Where config.json has no layer_types: as the families' classes fill it in. */
@@ -29,9 +31,9 @@ static oct_status read_types(const char *file, const json_t *list, oct_hf_config
                              oct_error *err) {
     oct_layer_set windowed = {0};
     if (!json_is_array(list) || (int64_t)json_array_size(list) != c->num_hidden_layers)
-        return oct_fail(err, OCT_INVALID, "%s: layer_types: expected a list of %lld types; got %s",
-                        file, (long long)c->num_hidden_layers,
-                        json_is_array(list) ? "another number" : oct_json_kind(list));
+        return oct_fail(
+            err, OCT_INVALID, "%s: layer_types: expected a list of %" PRId64 " types; got %s", file,
+            c->num_hidden_layers, json_is_array(list) ? "another number" : oct_json_kind(list));
     for (int64_t i = 0; i < c->num_hidden_layers; i++) {
         const json_t *item = json_array_get(list, (size_t)i);
         const char *type = json_string_value(item);
@@ -39,9 +41,9 @@ static oct_status read_types(const char *file, const json_t *list, oct_hf_config
             oct_layer_set_add(&windowed, i);
         else if (!type || strcmp(type, "full_attention") != 0)
             return oct_fail(err, OCT_INVALID,
-                            "%s: layer_types[%lld]: expected full_attention or "
-                            "sliding_attention; got %s",
-                            file, (long long)i, type ? oct_show(type).text : oct_json_kind(item));
+                            "%s: layer_types[%" PRId64
+                            "]: expected full_attention or sliding_attention; got %s",
+                            file, i, type ? oct_show(type).text : oct_json_kind(item));
     }
     bool decides =
         c->family == OCT_HF_QWEN2 || c->family == OCT_HF_QWEN3 || c->family == OCT_HF_SMOLLM3;
@@ -83,15 +85,15 @@ static oct_status read_no_rope(const char *file, const json_t *root, oct_hf_conf
         return status;
     if (list && (!json_is_array(list) || (int64_t)json_array_size(list) < c->num_hidden_layers))
         return oct_fail(err, OCT_INVALID,
-                        "%s: no_rope_layers: expected a list of %lld zeros and ones; got %s", file,
-                        (long long)c->num_hidden_layers,
+                        "%s: no_rope_layers: expected a list of %" PRId64 " zeros and ones; got %s",
+                        file, c->num_hidden_layers,
                         json_is_array(list) ? "fewer" : oct_json_kind(list));
     for (int64_t i = 0; i < c->num_hidden_layers; i++) {
         const json_t *item = list ? json_array_get(list, (size_t)i) : NULL;
         json_int_t value = list ? json_integer_value(item) : (i + 1) % c->no_rope_layer_interval;
         if (list && (!json_is_integer(item) || value < 0 || value > 1))
-            return oct_fail(err, OCT_INVALID, "%s: no_rope_layers[%lld]: expected 0 or 1", file,
-                            (long long)i);
+            return oct_fail(err, OCT_INVALID, "%s: no_rope_layers[%" PRId64 "]: expected 0 or 1",
+                            file, i);
         if (value == 0)
             oct_layer_set_add(&c->no_rope, i);
     }

@@ -1,6 +1,7 @@
 /* quantization_config: DeepSeek-V3's blocks, and the three dialects of MXFP8 that octet writes too.
  * Weights are dequantized when they are read, so what is said of activations has no effect. See
  * hf_fields.h. */
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/count.h"
@@ -163,8 +164,9 @@ oct_status oct_hf_read_quantization(const char *file, const json_t *root, oct_hf
         status = read_block(file, in, c, err);
     if (!status && d->kind == OCT_HF_MXFP8 && (c->block_rows != 1 || c->block_cols != 32))
         status = oct_fail(err, OCT_INVALID,
-                          "%s: " WHERE "weight_block_size: expected [1, 32]; got [%lld, %lld]",
-                          file, (long long)c->block_rows, (long long)c->block_cols);
+                          "%s: " WHERE "weight_block_size: expected [1, 32]; got [%" PRId64
+                          ", %" PRId64 "]",
+                          file, c->block_rows, c->block_cols);
     if (!status && d->kind == OCT_HF_COMPRESSED_TENSORS)
         status = check_groups(file, in, err);
     if (!status && d->kind == OCT_HF_COMPRESSED_TENSORS && !oct_hf_get(in, "format"))

@@ -1,5 +1,6 @@
 /* How a config.json says rotary positions: rope_theta beside rope_scaling, or transformers 5's
  * rope_parameters, which holds both. See hf_fields.h. */
+#include <inttypes.h>
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -101,8 +102,8 @@ static oct_status check_scaling(const char *file, const char *where, oct_hf_conf
     if (c->rope_type == OCT_HF_ROPE_DYNAMIC && *original && *original != c->max_position_embeddings)
         return oct_fail(err, OCT_INVALID,
                         "%s: %soriginal_max_position_embeddings: transformers stretches past "
-                        "max_position_embeddings; expected %lld or nothing; got %lld",
-                        file, where, (long long)c->max_position_embeddings, (long long)*original);
+                        "max_position_embeddings; expected %" PRId64 " or nothing; got %" PRId64,
+                        file, where, c->max_position_embeddings, *original);
     if (!*original)
         *original = c->max_position_embeddings;
     if (c->rope_type == OCT_HF_ROPE_LLAMA3 && c->rope_low_freq_factor >= c->rope_high_freq_factor)

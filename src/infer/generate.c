@@ -1,6 +1,7 @@
 /* Texts that a trained model goes on with: see generate.h. */
 #include "infer/generate.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -175,9 +176,9 @@ static oct_status allocate(batch *b, size_t shortest, size_t longest, oct_error 
     int64_t most = oct_model_get_args(model)->max_seq_len, max_new = b->generation->max_new;
     if ((int64_t)longest + max_new > most)
         return oct_fail(err, OCT_INVALID,
-                        "prompt (%zu tokens) and continuation (%lld) exceed the %lld positions "
-                        "that the model was opened for",
-                        longest, (long long)max_new, (long long)most);
+                        "prompt (%zu tokens) and continuation (%" PRId64 ") exceed the %" PRId64
+                        " positions that the model was opened for",
+                        longest, max_new, most);
     b->logits = oct_malloc_array(b->n * (size_t)b->V, sizeof *b->logits);
     b->seen = oct_calloc_array((size_t)b->V, sizeof *b->seen);
     b->tokens = oct_malloc_array(b->n * shortest, sizeof *b->tokens);

@@ -81,9 +81,9 @@ static oct_status load_tokenizer(oct_inference *inference, const char *path, oct
     int64_t vocab_size = oct_model_get_args(inference->model)->vocab_size;
     if (!status && oct_tokenizer_vocab_size(inference->tokenizer) > vocab_size)
         status = oct_fail(err, OCT_INVALID,
-                          "%s: the tokenizer's ids reach %lld, but the model's vocabulary has %lld",
-                          path, (long long)oct_tokenizer_vocab_size(inference->tokenizer) - 1,
-                          (long long)vocab_size);
+                          "%s: the tokenizer's ids reach %" PRId64
+                          ", but the model's vocabulary has %" PRId64,
+                          path, oct_tokenizer_vocab_size(inference->tokenizer) - 1, vocab_size);
     if (!status)
         status = oct_setup_documents(inference->tokenizer, inference->model, err);
     return status;
@@ -285,9 +285,9 @@ oct_status oct_inference_evaluate(oct_inference *inference, const oct_inference_
         return evaluate_strided(inference, data, total, err);
     if (data->max_tokens > 0 && data->max_tokens < seq_len)
         return oct_fail(err, OCT_INVALID,
-                        "--limit: expected the %lld tokens of a sequence (--seq-len) or more; got "
-                        "%lld",
-                        (long long)seq_len, (long long)data->max_tokens);
+                        "--limit: expected the %" PRId64
+                        " tokens of a sequence (--seq-len) or more; got %" PRId64,
+                        seq_len, data->max_tokens);
     oct_status status =
         data->path ? oct_dataset_open(data->path, inference->tokenizer, &whole, &dataset, err)
                    : open_held_out(inference, &setup, seq_len, path, &dataset, err);

@@ -1,6 +1,7 @@
 /* From a job's converters to a plan: see conversion.h. */
 #include "job/conversion.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -241,9 +242,10 @@ oct_status oct_conversion_check(const oct_conversion *c, oct_error *err) {
 void oct_conversion_warn(const oct_conversion *c) {
     int64_t n = oct_plan_count_framework(c->plan);
     if (n > 0)
-        oct_log_warning("%s itself would skip, refuse or convert otherwise %lld of these %lld "
-                        "modules; `octet plan` of this job tells which, and why",
-                        c->rules->name, (long long)n, (long long)c->plan->n_rows);
+        oct_log_warning("%s itself would skip, refuse or convert otherwise %" PRId64
+                        " of these %" PRId64
+                        " modules; `octet plan` of this job tells which, and why",
+                        c->rules->name, n, c->plan->n_rows);
 }
 
 /* One line that says which rules are in force, for jobs that quantize and those that don't. */

@@ -1,6 +1,7 @@
 /* A model's parameters from a folder of torch.distributed.checkpoint: see dcp_model.h. */
 #include "job/dcp_model.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -102,8 +103,8 @@ static oct_status check_rest(const source *from, const oct_model *model, oct_err
         n_left++;
     }
     if (n_left > 0)
-        oct_log_info("%s: %lld tensors of the optimizer and of the run aren't used", from->folder,
-                     (long long)n_left);
+        oct_log_info("%s: %" PRId64 " tensors of the optimizer and of the run aren't used",
+                     from->folder, n_left);
     return OCT_OK;
 }
 

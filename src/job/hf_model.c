@@ -2,6 +2,7 @@
  * rotates another way are permuted (model/hf_names.h). */
 #include "job/hf_model.h"
 
+#include <inttypes.h>
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,7 +67,7 @@ typedef struct fit {
 static void put_shape(oct_strbuf *to, int n_dims, const int64_t *shape) {
     enum { MOST = 12 };
     for (int i = 0; i < n_dims && i < MOST; i++)
-        oct_strbuf_printf(to, "%s%lld", i ? ", " : "(", (long long)shape[i]);
+        oct_strbuf_printf(to, "%s%" PRId64, i ? ", " : "(", shape[i]);
     oct_strbuf_puts(to, n_dims == 0 ? "()" : n_dims > MOST ? ", ...)" : ")");
 }
 
@@ -203,7 +204,7 @@ static void put_list(oct_strbuf *to, const char *what, const list *l) {
     oct_strbuf_printf(to, "%s%s: %s", to->length ? "; " : "", what,
                       l->text.text ? l->text.text : "");
     if (l->n > l->n_shown)
-        oct_strbuf_printf(to, " and %lld more", (long long)(l->n - l->n_shown));
+        oct_strbuf_printf(to, " and %" PRId64 " more", (l->n - l->n_shown));
     to->failed |= l->text.failed;
 }
 
@@ -222,9 +223,10 @@ static oct_status report(const fit *f, oct_hf_weights weights, oct_error *err) {
                           all.text);
     else if (f->n_quantized > 0 && weights == OCT_HF_HIGH_WEIGHTS)
         status = oct_fail(err, OCT_INVALID,
-                          "%s: %lld weights are in 8 bits; expected "
+                          "%s: %" PRId64
+                          " weights are in 8 bits; expected "
                           "checkpoint.initial_load_in_hf_quantized = true, which dequantizes them",
-                          folder, (long long)f->n_quantized);
+                          folder, f->n_quantized);
     else if (f->n_quantized == 0 && weights == OCT_HF_QUANTIZED_WEIGHTS)
         status = oct_fail(err, OCT_INVALID,
                           "%s: expected weights in 8 bits, as "
@@ -295,8 +297,9 @@ static oct_status check_tensors(const source *from, const oct_model *model, oct_
     if (!status)
         status = report(&f, weights, err);
     if (!status && n_further > 0)
-        oct_log_info("%s: %lld tensors of the %lld layers that predict further tokens aren't used",
-                     from->folder, (long long)n_further, (long long)from->n_further);
+        oct_log_info("%s: %" PRId64 " tensors of the %" PRId64
+                     " layers that predict further tokens aren't used",
+                     from->folder, n_further, from->n_further);
     oct_free(f.used);
     oct_strbuf_free(&f.missing.text);
     oct_strbuf_free(&f.surplus.text);

@@ -1,6 +1,7 @@
 /* The processes of a run: see ranks.h. */
 #include "job/ranks.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -18,8 +19,8 @@ static oct_status check_expert_degree(const oct_job *job, int n_shards, oct_erro
         return OCT_OK;
     return oct_fail(err, OCT_INVALID,
                     "%s: expected a divisor of the number of processes that share one copy of "
-                    "the model, %d; got %lld",
-                    oct_job_at(job, key), n_shards, (long long)degree);
+                    "the model, %d; got %" PRId64,
+                    oct_job_at(job, key), n_shards, degree);
 }
 
 /* A dense model in a job that quantizes experts trains; what the command line says of how it should
@@ -46,12 +47,13 @@ oct_status oct_ranks_check_experts(const oct_job *job, const oct_model_args *arg
     static const char key[] = "parallelism.expert_parallel_degree";
     int64_t degree = job->parallelism.expert_parallel_degree;
     if (degree > 1 && args->num_experts == 0)
-        return oct_fail(err, OCT_INVALID, "%s: the model has no experts; expected 1; got %lld",
-                        oct_job_at(job, key), (long long)degree);
+        return oct_fail(err, OCT_INVALID, "%s: the model has no experts; expected 1; got %" PRId64,
+                        oct_job_at(job, key), degree);
     if (degree > 1 && args->num_experts % degree != 0)
         return oct_fail(err, OCT_INVALID,
-                        "%s: expected a divisor of the number of experts, %lld; got %lld",
-                        oct_job_at(job, key), (long long)args->num_experts, (long long)degree);
+                        "%s: expected a divisor of the number of experts, %" PRId64
+                        "; got %" PRId64,
+                        oct_job_at(job, key), args->num_experts, degree);
     return OCT_OK;
 }
 
@@ -68,14 +70,14 @@ static oct_status share_work(const oct_job *job, int n_ranks, oct_sharding *shar
         needed = INT64_MAX;
     if (shard > 0 && needed != n_ranks)
         return oct_fail(err, OCT_INVALID,
-                        "%s: the job is for %lld processes (replicate x shard degree: %lld x "
-                        "%lld); expected as many as run, %d",
-                        oct_job_at(job, key), (long long)needed, (long long)replicate,
-                        (long long)shard, n_ranks);
+                        "%s: the job is for %" PRId64
+                        " processes (replicate x shard degree: %" PRId64 " x %" PRId64
+                        "); expected as many as run, %d",
+                        oct_job_at(job, key), needed, replicate, shard, n_ranks);
     if (n_ranks % replicate != 0)
         return oct_fail(err, OCT_INVALID,
-                        "%s: expected a divisor of the number of processes, %d; got %lld",
-                        oct_job_at(job, key), n_ranks, (long long)replicate);
+                        "%s: expected a divisor of the number of processes, %d; got %" PRId64,
+                        oct_job_at(job, key), n_ranks, replicate);
     *n_replicas = (int)replicate;
     oct_status status = check_expert_degree(job, n_ranks / (int)replicate, err);
     if (status)
@@ -211,16 +213,15 @@ oct_status oct_ranks_micro_batches(const oct_job *job, int n_ranks, int64_t *n, 
     if (global > 0 && global % per_round != 0)
         return oct_fail(
             err, OCT_INVALID,
-            "%s: expected a global batch that is a multiple of local_batch_size x ranks = "
-            "%lld; got %lld",
-            oct_job_at(job, oct_job_blame(job, keys, OCT_COUNT(keys))), (long long)per_round,
-            (long long)global);
+            "%s: expected a global batch that is a multiple of local_batch_size x ranks = %" PRId64
+            "; got %" PRId64,
+            oct_job_at(job, oct_job_blame(job, keys, OCT_COUNT(keys))), per_round, global);
     if (global > 0 && global / per_round != *n)
-        return oct_fail(err, OCT_INVALID,
-                        "%s: expected local_batch_size x gradient_accumulation_steps x ranks = "
-                        "%lld x %lld x %d; got %lld",
-                        oct_job_at(job, keys[0]), (long long)job->training.local_batch_size,
-                        (long long)*n, n_ranks, (long long)global);
+        return oct_fail(
+            err, OCT_INVALID,
+            "%s: expected local_batch_size x gradient_accumulation_steps x ranks = %" PRId64
+            " x %" PRId64 " x %d; got %" PRId64,
+            oct_job_at(job, keys[0]), job->training.local_batch_size, *n, n_ranks, global);
     return OCT_OK;
 }
 
@@ -262,9 +263,9 @@ oct_status oct_ranks_plan_wire(const oct_job *job, oct_model *model, const oct_p
     n_tokens = job->training.local_batch_size * job->training.seq_len;
     if (overflows_counts(model, wire, n_replicas, n_tokens))
         return oct_fail(err, OCT_INVALID,
-                        "%s: %lld micro-batches on %d processes move more bytes than 64 bits count",
-                        oct_job_at(job, "training.global_batch_size"), (long long)wire->n_passes,
-                        n_ranks);
+                        "%s: %" PRId64
+                        " micro-batches on %d processes move more bytes than 64 bits count",
+                        oct_job_at(job, "training.global_batch_size"), wire->n_passes, n_ranks);
     if (oct_fsdp_plan_traffic(model, plan, &config, &sharding, n_replicas, n_tokens, &t))
         return oct_fail_memory(err);
     wire->expert_degree = sharding.expert_degree;

@@ -1,6 +1,7 @@
 /* From a job to its parts: see setup.h. */
 #include "job/setup.h"
 
+#include <inttypes.h>
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -230,14 +231,14 @@ static oct_status recompute_selected(const oct_job *job, oct_model *model, oct_r
     if (status)
         return status;
     for (int64_t layer = 0; layer < args->n_layers; layer++) {
-        snprintf(name, sizeof name, "layers.%lld", (long long)layer);
+        snprintf(name, sizeof name, "layers.%" PRId64, layer);
         oct_model_set_layer_recompute(
             model, layer, selects(list, args->family, name) ? mode : OCT_RECOMPUTE_NONE);
     }
     for (size_t k = 0; k < list->n; k++) {
         bool found = false;
         for (int64_t layer = 0; layer < args->n_layers && !found; layer++) {
-            snprintf(name, sizeof name, "layers.%lld", (long long)layer);
+            snprintf(name, sizeof name, "layers.%" PRId64, layer);
             found = glob_selects(list->items[k], args->family, name);
         }
         if (!found)
@@ -325,8 +326,8 @@ oct_status oct_setup_parameters_from_checkpoint(const oct_checkpoint *from, oct_
     /* A model that is a part of the saved one would find all it looks for. */
     if (n_saved > n_known)
         return oct_fail(err, OCT_INVALID,
-                        "%s: it holds another model; expected %lld tensors; got %lld",
-                        oct_checkpoint_path(from), (long long)n_known, (long long)n_saved);
+                        "%s: it holds another model; expected %" PRId64 " tensors; got %" PRId64,
+                        oct_checkpoint_path(from), n_known, n_saved);
     for (int64_t i = 0; i < n && !status; i++)
         status = oct_local_read(params[i], read_param, from, err);
     if (!status)

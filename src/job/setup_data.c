@@ -1,4 +1,5 @@
 /* The data of a job, and what makes tokens of it: see setup.h. */
+#include <inttypes.h>
 #include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -74,10 +75,9 @@ oct_status oct_setup_tokenizer(const oct_job *job, int64_t vocab_size, oct_token
         return OCT_OK;
     oct_status status = oct_fail(
         err, OCT_INVALID,
-        "%s: the tokenizer's ids reach %lld, but the model's vocabulary has %lld; expected a "
-        "flavor or model.args.vocab_size that holds them",
-        oct_job_at(job, key), (long long)oct_tokenizer_vocab_size(*tokenizer) - 1,
-        (long long)vocab_size);
+        "%s: the tokenizer's ids reach %" PRId64 ", but the model's vocabulary has %" PRId64
+        "; expected a flavor or model.args.vocab_size that holds them",
+        oct_job_at(job, key), oct_tokenizer_vocab_size(*tokenizer) - 1, vocab_size);
     oct_tokenizer_free(*tokenizer);
     *tokenizer = NULL;
     return status;
@@ -111,8 +111,8 @@ static oct_status fail_no_tokenizer(const oct_job *job, const char *path, int64_
     oct_strbuf command = {0};
     oct_strbuf_puts(&command, "octet tokenizer train ");
     oct_strbuf_put_shell_word(&command, path);
-    oct_strbuf_printf(&command, " --vocab-size %lld --output tokenizer",
-                      (long long)oct_min_i64(oct_max_i64(vocab_size, LEAST), MOST));
+    oct_strbuf_printf(&command, " --vocab-size %" PRId64 " --output tokenizer",
+                      oct_min_i64(oct_max_i64(vocab_size, LEAST), MOST));
     oct_status status =
         command.failed
             ? oct_fail_memory(err)

@@ -2,6 +2,7 @@
  * of known models. */
 #include "model/args.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -129,7 +130,7 @@ static oct_status fail_value(oct_error *err, const field *f, oct_arg value) {
         snprintf(expected, sizeof expected, "%s from %.12g to %.12g", type_names[f->type], f->low,
                  f->high);
     if (value.type == OCT_ARG_INT)
-        snprintf(got, sizeof got, "%lld", (long long)value.i);
+        snprintf(got, sizeof got, "%" PRId64, value.i);
     else if (value.type == OCT_ARG_DOUBLE)
         snprintf(got, sizeof got, "%.12g", value.d);
     else if (value.type == OCT_ARG_TEXT)
@@ -239,16 +240,17 @@ static void check_bounds(const oct_model_args *args, findings *f) {
 static void resolve_heads(oct_model_args *args, findings *f) {
     bool divides = args->head_dim > 0 || args->dim % args->n_heads == 0;
     if (!divides)
-        NOTE(f, "n_heads: doesn't divide dim; expected a divisor of %lld; got %lld",
-             (long long)args->dim, (long long)args->n_heads);
+        NOTE(f, "n_heads: doesn't divide dim; expected a divisor of %" PRId64 "; got %" PRId64,
+             args->dim, args->n_heads);
     int64_t n_kv_heads = args->n_kv_heads ? args->n_kv_heads : args->n_heads;
     if (args->n_heads % n_kv_heads)
-        NOTE(f, "n_kv_heads: doesn't divide n_heads; expected a divisor of %lld; got %lld",
-             (long long)args->n_heads, (long long)n_kv_heads);
+        NOTE(f,
+             "n_kv_heads: doesn't divide n_heads; expected a divisor of %" PRId64 "; got %" PRId64,
+             args->n_heads, n_kv_heads);
     int64_t head_dim = args->head_dim ? args->head_dim : args->dim / args->n_heads;
     if (divides && head_dim % 2)
-        NOTE(f, "head_dim: rotary positions turn pairs; expected an even number; got %lld",
-             (long long)head_dim);
+        NOTE(f, "head_dim: rotary positions turn pairs; expected an even number; got %" PRId64,
+             head_dim);
     args->n_kv_heads = n_kv_heads;
     args->head_dim = head_dim;
 }
@@ -265,68 +267,71 @@ static void resolve_latent(oct_model_args *args, findings *f) {
     int64_t width = args->n_heads * (args->qk_nope_head_dim + args->v_head_dim);
     for (size_t i = 0; i < OCT_COUNT(needed); i++)
         if (needed[i].value < 1)
-            NOTE(f, "%s: impossible value; expected at least 1; got %lld", needed[i].key,
-                 (long long)needed[i].value);
+            NOTE(f, "%s: impossible value; expected at least 1; got %" PRId64, needed[i].key,
+                 needed[i].value);
     if (args->qk_rope_head_dim % 2)
-        NOTE(f, "qk_rope_head_dim: rotary positions turn pairs; expected an even number; got %lld",
-             (long long)args->qk_rope_head_dim);
+        NOTE(f,
+             "qk_rope_head_dim: rotary positions turn pairs; expected an even number; got %" PRId64,
+             args->qk_rope_head_dim);
     if (width > MAX_WIDE)
         NOTE(f,
              "v_head_dim: too wide; expected n_heads * (qk_nope_head_dim + v_head_dim) of at most "
-             "%d; got %lld",
-             MAX_WIDE, (long long)width);
+             "%d; got %" PRId64,
+             MAX_WIDE, width);
     args->n_kv_heads = args->n_heads;
     args->head_dim = args->qk_nope_head_dim + args->qk_rope_head_dim;
 }
 
 static void check_groups(const oct_model_args *args, findings *f) {
-    long long E = args->num_experts, groups = args->num_expert_groups;
-    long long limited = args->num_limited_groups;
+    int64_t E = args->num_experts, groups = args->num_expert_groups;
+    int64_t limited = args->num_limited_groups;
     if (groups == 0)
         return;
     bool fits = E % groups == 0 && limited >= 1 && limited <= groups;
     if (E % groups)
         NOTE(f,
-             "num_expert_groups: doesn't divide num_experts; expected a divisor of %lld; got %lld",
+             "num_expert_groups: doesn't divide num_experts; expected a divisor of %" PRId64
+             "; got %" PRId64,
              E, groups);
     if (limited < 1 || limited > groups)
         NOTE(f,
-             "num_limited_groups: impossible value; expected 1 to num_expert_groups (%lld); got "
-             "%lld",
+             "num_limited_groups: impossible value; expected 1 to num_expert_groups (%" PRId64
+             "); got %" PRId64,
              groups, limited);
     if (fits && args->top_k <= E && args->top_k > E / groups * limited)
         NOTE(f,
-             "top_k: more active experts than the groups of a token have; expected at most %lld "
-             "(%lld groups of %lld); got %lld",
-             E / groups * limited, limited, E / groups, (long long)args->top_k);
+             "top_k: more active experts than the groups of a token have; expected at most %" PRId64
+             " (%" PRId64 " groups of %" PRId64 "); got %" PRId64,
+             E / groups * limited, limited, E / groups, args->top_k);
 }
 
 static void check_experts(const oct_model_args *args, findings *f) {
-    long long E = args->num_experts, top_k = args->top_k;
+    int64_t E = args->num_experts, top_k = args->top_k;
     if (E == 0 && (top_k > 0 || args->num_shared_experts > 0))
         NOTE(f,
-             "num_experts: no experts to choose from, but top_k is %lld and num_shared_experts "
-             "%lld; expected at least %lld, or 0 for all three; got 0",
-             top_k, (long long)args->num_shared_experts, top_k > 0 ? top_k : 1);
+             "num_experts: no experts to choose from, but top_k is %" PRId64
+             " and num_shared_experts %" PRId64 "; expected at least %" PRId64
+             ", or 0 for all three; got 0",
+             top_k, args->num_shared_experts, top_k > 0 ? top_k : 1);
     if (E == 0)
         return;
     if (args->family == OCT_MODEL_LLAMA3) {
         NOTE(f,
              "num_experts: llama3 has no experts; expected 0, or model.name qwen3 or deepseek_v3; "
-             "got %lld",
+             "got %" PRId64,
              E);
         return;
     }
     if (top_k < 1 || top_k > E)
         NOTE(f,
-             "top_k: impossible number of active experts; expected 1 to num_experts (%lld); got "
-             "%lld",
+             "top_k: impossible number of active experts; expected 1 to num_experts (%" PRId64
+             "); got %" PRId64,
              E, top_k);
     if (args->moe_inter_dim < 1 || args->moe_inter_dim * args->num_shared_experts > MAX_WIDE)
         NOTE(f,
              "moe_inter_dim: impossible value; expected at least 1 and, times num_shared_experts, "
-             "at most %d; got %lld",
-             MAX_WIDE, (long long)args->moe_inter_dim);
+             "at most %d; got %" PRId64,
+             MAX_WIDE, args->moe_inter_dim);
     if (args->route_scale <= 0)
         NOTE(f, "route_scale: impossible value; expected more than 0; got %g", args->route_scale);
     check_groups(args, f);
@@ -334,11 +339,11 @@ static void check_experts(const oct_model_args *args, findings *f) {
 
 static void check_widths(const oct_model_args *args, findings *f) {
     if (args->n_heads * args->head_dim > MAX_WIDE)
-        NOTE(f, "head_dim: too wide; expected n_heads * head_dim of at most %d; got %lld", MAX_WIDE,
-             (long long)(args->n_heads * args->head_dim));
+        NOTE(f, "head_dim: too wide; expected n_heads * head_dim of at most %d; got %" PRId64,
+             MAX_WIDE, (args->n_heads * args->head_dim));
     if (args->hidden_dim > MAX_WIDE)
-        NOTE(f, "hidden_dim: too wide; expected at most %d; got %lld", MAX_WIDE,
-             (long long)args->hidden_dim);
+        NOTE(f, "hidden_dim: too wide; expected at most %d; got %" PRId64, MAX_WIDE,
+             args->hidden_dim);
     if (args->rope_scaling == OCT_ROPE_LLAMA3 &&
         !(args->rope_high_freq_factor > args->rope_low_freq_factor))
         NOTE(f,

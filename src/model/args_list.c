@@ -2,6 +2,7 @@
 #include "base/count.h"
 #include "model/args_list.h"
 
+#include <inttypes.h>
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -128,9 +129,9 @@ static void put_layers(const oct_layer_set *set, oct_strbuf *to) {
             continue;
         while (oct_layer_set_has(set, last + 1))
             last++;
-        oct_strbuf_printf(to, "%s%lld", comma, (long long)first);
+        oct_strbuf_printf(to, "%s%" PRId64, comma, first);
         if (last > first)
-            oct_strbuf_printf(to, "-%lld", (long long)last);
+            oct_strbuf_printf(to, "-%" PRId64, last);
         comma = ",";
     }
     oct_strbuf_puts(to, "\"");
@@ -171,7 +172,7 @@ void oct_model_args_put(const oct_model_args *args, size_t i, oct_strbuf *to) {
     else if (m->kind == LAYERS)
         put_layers(place, to);
     else if (m->kind == INT)
-        oct_strbuf_printf(to, "%lld", (long long)*(const int64_t *)place);
+        oct_strbuf_printf(to, "%" PRId64, *(const int64_t *)place);
     else if (m->kind == REAL)
         put_real(*(const double *)place, to);
     else

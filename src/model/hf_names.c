@@ -5,6 +5,7 @@
 #include "base/count.h"
 #include "model/hf_names.h"
 
+#include <inttypes.h>
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -168,8 +169,8 @@ bool oct_hf_expert_name(oct_model_family family, const char *name, int64_t exper
     char theirs[OCT_HF_MODULE_NAME_SIZE];
     if (!pair || !oct_hf_name(family, module, theirs))
         return false;
-    return snprintf(out, OCT_HF_MODULE_NAME_SIZE, "%.100s.%lld.%s.weight", theirs,
-                    (long long)expert, pair->hf_name) < OCT_HF_MODULE_NAME_SIZE;
+    return snprintf(out, OCT_HF_MODULE_NAME_SIZE, "%.100s.%" PRId64 ".%s.weight", theirs, expert,
+                    pair->hf_name) < OCT_HF_MODULE_NAME_SIZE;
 }
 
 const char *oct_hf_namer_name(void *context, const oct_module *m) {

@@ -1,6 +1,7 @@
 /* Building models, their parameters and totals: see model.h. Running them is passes.c's. */
 #include "model/model.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -163,7 +164,7 @@ static oct_status build_layer(oct_model *model, oct_module *layers, int64_t laye
     const oct_model_args *args = &model->args;
     bool latent = args->family == OCT_MODEL_DEEPSEEK_V3;
     char name[24];
-    snprintf(name, sizeof name, "%lld", (long long)layer);
+    snprintf(name, sizeof name, "%" PRId64, layer);
     oct_block *b;
     float eps = (float)args->norm_eps;
     oct_status status = oct_block_create(layers, name, &b);

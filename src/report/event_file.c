@@ -47,8 +47,8 @@ static char *new_path(const char *folder) {
     for (char *c = host; *c; c++)
         if (*c == '/')
             *c = '_';
-    snprintf(name, sizeof name, "events.out.tfevents.%010lld.%s.%ld.%d", (long long)time(NULL),
-             host, (long)getpid(), atomic_fetch_add(&n_files, 1));
+    snprintf(name, sizeof name, "events.out.tfevents.%010" PRId64 ".%s.%ld.%d", time(NULL), host,
+             (long)getpid(), atomic_fetch_add(&n_files, 1));
     return oct_path_join(folder, name);
 }
 

@@ -1,6 +1,7 @@
 /* A run read back from its metrics.jsonl: see recorded_run.h. */
 #include "report/recorded_run.h"
 
+#include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
 #include <string.h>
@@ -73,8 +74,8 @@ oct_status oct_run_read(const char *path, oct_run *run, oct_error *err) {
         number++;
         json_t *object = json_loadb(line, (size_t)(end - line), 0, NULL);
         if (!json_is_integer(json_object_get(object, "step")))
-            status = oct_fail(err, OCT_INVALID, "%s:%lld: expected an object with a step", path,
-                              (long long)number);
+            status = oct_fail(err, OCT_INVALID, "%s:%" PRId64 ": expected an object with a step",
+                              path, number);
         else if (add_line(run, object) != OCT_OK)
             status = oct_fail_memory(err);
         json_decref(object);

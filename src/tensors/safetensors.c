@@ -79,10 +79,10 @@ static oct_status find_header(const char *path, const uint8_t *bytes, size_t n_b
                         "%s: header length: expected at most %zu bytes; got %" PRIu64, path,
                         MAX_HEADER_BYTES, n);
     if (n > n_bytes - 8)
-        return oct_fail(err, OCT_INVALID,
-                        "%s: header length: expected at most the %zu bytes that follow; got "
-                        "%" PRIu64,
-                        path, n_bytes - 8, n);
+        return oct_fail(
+            err, OCT_INVALID,
+            "%s: header length: expected at most the %zu bytes that follow; got %" PRIu64, path,
+            n_bytes - 8, n);
     if (n == 0 || bytes[8] != '{')
         return oct_fail(err, OCT_INVALID, "%s: header: expected a JSON object that starts with '{'",
                         path);
@@ -131,9 +131,8 @@ static oct_status read_offsets(place at, const json_t *offsets, size_t data_byte
     if (first < 0 || first > last || (uint64_t)last > data_bytes)
         return oct_fail(err, OCT_INVALID,
                         "%s: tensor '%s': data_offsets: expected 0 <= begin <= end <= %zu; got "
-                        "[%lld, %lld]",
-                        at.path, oct_show(at.name).text, data_bytes, (long long)first,
-                        (long long)last);
+                        "[%" PRId64 ", %" PRId64 "]",
+                        at.path, oct_show(at.name).text, data_bytes, (int64_t)first, (int64_t)last);
     *begin = (size_t)first;
     *end = (size_t)last;
     return OCT_OK;

@@ -7,6 +7,7 @@
  * Invariant: pair.count is the number of adjacent occurrences in all words (counted with overlaps);
  * a heap entry is stale when its count isn't its pair's. A list of words may name a word twice or
  * one that no longer has the pair, never miss one that has. */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
@@ -450,7 +451,7 @@ static oct_status write_tokenizer(const trainer *t, const char *out_path, oct_er
     for (int64_t id = 0; id < t->bpe.n_ids; id++) {
         oct_strbuf_puts(&out, id ? ",\n      \"" : "\n      \"");
         write_spelt(&t->bpe, (int32_t)id, &out);
-        oct_strbuf_printf(&out, "\": %lld", (long long)id);
+        oct_strbuf_printf(&out, "\": %" PRId64, id);
     }
     oct_strbuf_puts(&out, "\n    },\n    \"merges\": [");
     oct_strbuf_append(&out, t->merges.text ? t->merges.text : "", t->merges.length);
@@ -481,8 +482,8 @@ oct_status oct_tokenizer_train(const char *const *paths, size_t n_paths,
     if (options->vocab_size < 257 || options->vocab_size > MAX_VOCAB)
         return oct_fail(err, OCT_INVALID,
                         "vocabulary size out of range; expected 257 (256 bytes and the end of "
-                        "text) to %d; got %lld",
-                        MAX_VOCAB, (long long)options->vocab_size);
+                        "text) to %d; got %" PRId64,
+                        MAX_VOCAB, options->vocab_size);
     trainer t = {.options = options};
     const char *pattern = options->split == OCT_SPLIT_GPT2 ? oct_gpt2_pattern : oct_llama3_pattern;
     oct_status status =

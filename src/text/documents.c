@@ -1,6 +1,7 @@
 /* Texts as documents: see documents.h. */
 #include "text/documents.h"
 
+#include <inttypes.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -332,9 +333,8 @@ static oct_status walk_line(const char *path, int64_t number, const char *line, 
                             oct_document_sink sink, void *user, oct_error *err) {
     if (n > MAX_LINE_BYTES)
         return oct_fail(err, OCT_INVALID,
-                        "%s:%lld: line too long; expected at most %zu bytes; "
-                        "got %zu",
-                        path, (long long)number, MAX_LINE_BYTES, n);
+                        "%s:%" PRId64 ": line too long; expected at most %zu bytes; got %zu", path,
+                        number, MAX_LINE_BYTES, n);
     json_error_t error;
     oct_strbuf buffer = {0};
     oct_json_relax(line, n, &buffer, &line, &n);
@@ -346,14 +346,15 @@ static oct_status walk_line(const char *path, int64_t number, const char *line, 
         return oct_fail_memory(err);
     if (!root)
         return oct_fail(err, OCT_INVALID,
-                        "%s:%lld: not valid JSON: %s; expected JSON Lines, a whole object a line",
-                        path, (long long)number, oct_show(error.text).text);
+                        "%s:%" PRId64
+                        ": not valid JSON: %s; expected JSON Lines, a whole object a line",
+                        path, number, oct_show(error.text).text);
     const json_t *text = json_object_get(root, "text");
     oct_status status = OCT_OK;
     if (!json_is_string(text))
         status = oct_fail(err, OCT_INVALID,
-                          "%s:%lld: text: %s; expected an object whose \"text\" is a string", path,
-                          (long long)number, text ? "wrong type" : "missing");
+                          "%s:%" PRId64 ": text: %s; expected an object whose \"text\" is a string",
+                          path, number, text ? "wrong type" : "missing");
     else if (json_string_length(text))
         status = sink(user, json_string_value(text), json_string_length(text), err);
     json_decref(root);

@@ -5,6 +5,7 @@
  * finds its cache warm. What an encoder remembers never changes what it answers. */
 #include "text/tokenizer.h"
 
+#include <inttypes.h>
 #include <string.h>
 #include <xxhash.h>
 
@@ -430,9 +431,9 @@ oct_status oct_tokenizer_decode(const oct_tokenizer *t, const int32_t *ids, size
         const char *bytes = oct_tokenizer_token(t, ids[i], &n_bytes);
         if (!bytes)
             return oct_fail(err, OCT_INVALID,
-                            "token %zu: no such id; expected one of the tokenizer's, below %lld; "
-                            "got %d",
-                            i, (long long)t->bpe.n_ids, (int)ids[i]);
+                            "token %zu: no such id; expected one of the tokenizer's, below %" PRId64
+                            "; got %d",
+                            i, t->bpe.n_ids, (int)ids[i]);
         if (special == OCT_SPECIAL_TOKENS_SKIP && t->special_of[ids[i]])
             continue;
         if (is_first && t->pieces.mark[0])

@@ -1,4 +1,5 @@
 /* Which tokens begin and end a text: see oct_tokenizer_load. */
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -63,8 +64,8 @@ static oct_status pick_by_id(oct_tokenizer_reader *r, const json_t *config, cons
     if (number < 0 || number >= OCT_BPE_MAX_IDS ||
         !oct_tokenizer_token(r->tokenizer, (int32_t)number, &n_bytes))
         return oct_fail(r->err, OCT_INVALID,
-                        "%s: %s: no such token; expected an id of tokenizer.json; got %lld",
-                        r->path, rule->id_key, (long long)number);
+                        "%s: %s: no such token; expected an id of tokenizer.json; got %" PRId64,
+                        r->path, rule->id_key, (int64_t)number);
     *id = (int32_t)number;
     return OCT_OK;
 }

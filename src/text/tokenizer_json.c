@@ -1,5 +1,6 @@
 /* Reading of tokenizer.json: vocabulary, merges and added tokens; see tokenizer.h and
  * tokenizer_reader.h. */
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,18 +70,19 @@ static oct_status read_vocab(oct_tokenizer_reader *r, json_t *vocab) {
     json_object_foreach(vocab, text, value) {
         if (!json_is_integer(value) || json_integer_value(value) < 0 ||
             json_integer_value(value) >= OCT_BPE_MAX_IDS)
-            return oct_fail(r->err, OCT_INVALID,
-                            "%s: model.vocab: \"%s\": wrong id; expected an integer from 0 to "
-                            "%lld; got %s %lld",
-                            r->path, oct_show(text).text, (long long)OCT_BPE_MAX_IDS - 1,
-                            oct_json_kind(value), (long long)json_integer_value(value));
+            return oct_fail(
+                r->err, OCT_INVALID,
+                "%s: model.vocab: \"%s\": wrong id; expected an integer from 0 to %" PRId64
+                "; got %s %" PRId64,
+                r->path, oct_show(text).text, OCT_BPE_MAX_IDS - 1, oct_json_kind(value),
+                (int64_t)json_integer_value(value));
         bool spelt;
         oct_status status =
             add_spelt(r, (int32_t)json_integer_value(value), text, strlen(text), &spelt);
         if (status == OCT_INVALID)
             return oct_fail(r->err, status,
-                            "%s: model.vocab: \"%s\": id %lld is taken by another token", r->path,
-                            oct_show(text).text, (long long)json_integer_value(value));
+                            "%s: model.vocab: \"%s\": id %" PRId64 " is taken by another token",
+                            r->path, oct_show(text).text, (int64_t)json_integer_value(value));
         if (status)
             return oct_fail_memory(r->err);
     }
@@ -267,8 +269,8 @@ static oct_status number_token(oct_tokenizer_reader *r, const char *place, oct_a
     if (a->id >= 0)
         return OCT_OK;
     if (r->next_id >= OCT_BPE_MAX_IDS)
-        return oct_fail(r->err, OCT_INVALID, "%s: %s: no id left; expected ids below %lld", r->path,
-                        place, (long long)OCT_BPE_MAX_IDS);
+        return oct_fail(r->err, OCT_INVALID, "%s: %s: no id left; expected ids below %" PRId64,
+                        r->path, place, OCT_BPE_MAX_IDS);
     a->id = r->next_id++;
     if (oct_tokenizer_token(r->tokenizer, a->id, &n_taken))
         return oct_fail(r->err, OCT_INVALID,
@@ -364,12 +366,12 @@ static oct_status read_added_tokens(oct_tokenizer_reader *r, const json_t *root)
 }
 
 typedef struct numbered_token {
-    long long id;
+    int64_t id;
     const json_t *item;
 } numbered_token;
 
 static int compare_ids(const void *one, const void *other) {
-    long long a = ((const numbered_token *)one)->id, b = ((const numbered_token *)other)->id;
+    int64_t a = ((const numbered_token *)one)->id, b = ((const numbered_token *)other)->id;
     return (a > b) - (a < b);
 }
 
@@ -410,7 +412,7 @@ static oct_status read_decoder_tokens(oct_tokenizer_reader *r, const json_t *con
     for (size_t i = 0; i < n && !status; i++) {
         bool special = json_is_true(json_object_get(tokens[i].item, "special"));
         char place[64];
-        snprintf(place, sizeof place, "added_tokens_decoder.%lld", tokens[i].id);
+        snprintf(place, sizeof place, "added_tokens_decoder.%" PRId64, tokens[i].id);
         if (i == 0 || special != last) /* they are added in runs of special and other tokens */
             start_counting(r);
         last = special;

@@ -1,5 +1,6 @@
 /* What is done to the ids of a whole text: the post-processor's tokens around it, and truncation;
  * see oct_tokenizer_encode_whole. */
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -39,8 +40,8 @@ static oct_status read_id(oct_tokenizer_reader *r, const json_t *value, const ch
     if (number < 0 || number >= OCT_BPE_MAX_IDS ||
         !oct_tokenizer_token(r->tokenizer, (int32_t)number, &n_bytes))
         return oct_fail(r->err, OCT_INVALID,
-                        "%s: %s: no such token; expected an id of the vocabulary; got %s %lld",
-                        r->path, key, oct_json_kind(value), (long long)json_integer_value(value));
+                        "%s: %s: no such token; expected an id of the vocabulary; got %s %" PRId64,
+                        r->path, key, oct_json_kind(value), (int64_t)json_integer_value(value));
     *id = (int32_t)number;
     return OCT_OK;
 }

@@ -2,6 +2,7 @@
  * components/metrics.py. */
 #include "train/metrics.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -85,7 +86,7 @@ void oct_metrics_close(oct_metrics *metrics) {
 
 void oct_append_grouped(oct_strbuf *b, int64_t n) {
     char digits[32];
-    int length = snprintf(digits, sizeof digits, "%lld", (long long)n);
+    int length = snprintf(digits, sizeof digits, "%" PRId64, n);
     for (int i = 0; i < length; i++) {
         if (i > 0 && digits[i - 1] != '-' && (length - i) % 3 == 0)
             oct_strbuf_puts(b, ",");
@@ -114,8 +115,8 @@ static void render_memory(const oct_step_line *line, oct_colour colour, oct_strb
 }
 
 void oct_step_line_render(const oct_step_line *line, oct_colour colour, oct_strbuf *b) {
-    oct_strbuf_printf(b, "%sstep: %2lld  %sloss: %8.5f  %sgrad_norm: %7.4f  ", paint(colour, RED),
-                      (long long)line->step, paint(colour, GREEN), line->loss,
+    oct_strbuf_printf(b, "%sstep: %2" PRId64 "  %sloss: %8.5f  %sgrad_norm: %7.4f  ",
+                      paint(colour, RED), line->step, paint(colour, GREEN), line->loss,
                       paint(colour, ORANGE), line->grad_norm);
     render_memory(line, colour, b);
     oct_strbuf_printf(b, "  %stflops: %.2f%s", paint(colour, CYAN), line->flops_per_s / 1e12,
@@ -123,8 +124,8 @@ void oct_step_line_render(const oct_step_line *line, oct_colour colour, oct_strb
 }
 
 static void render_validation(const oct_step_line *line, oct_colour colour, oct_strbuf *b) {
-    oct_strbuf_printf(b, "%svalidate step: %2lld  %sloss: %8.5f  ", paint(colour, YELLOW),
-                      (long long)line->step, paint(colour, GREEN), line->loss);
+    oct_strbuf_printf(b, "%svalidate step: %2" PRId64 "  %sloss: %8.5f  ", paint(colour, YELLOW),
+                      line->step, paint(colour, GREEN), line->loss);
     render_memory(line, colour, b);
     oct_strbuf_puts(b, paint(colour, RESET));
 }
@@ -209,8 +210,8 @@ static oct_status append_events(oct_metrics *metrics, const oct_step_result *res
 static void log_expert_load(const oct_step_result *result) {
     const oct_expert_load *load = &result->expert_load;
     if (load->n_experts > 0)
-        oct_log_info("step: %2lld  expert load: largest %.2f of the mean, %.1f%% idle",
-                     (long long)result->step, load->largest_over_mean, 100 * load->idle_share);
+        oct_log_info("step: %2" PRId64 "  expert load: largest %.2f of the mean, %.1f%% idle",
+                     result->step, load->largest_over_mean, 100 * load->idle_share);
 }
 
 /* The log line and the events of the steps since the last ones. */
@@ -262,7 +263,7 @@ static oct_status log_validation(oct_metrics *metrics, int64_t step,
 /* "bytes of step 10: gather_8bit 1,234, ..." */
 static oct_status log_traffic(const oct_step_result *result, oct_error *err) {
     oct_strbuf b = {0};
-    oct_strbuf_printf(&b, "bytes of step %lld:", (long long)result->step);
+    oct_strbuf_printf(&b, "bytes of step %" PRId64 ":", result->step);
     for (int i = 0; i < OCT_N_TRAFFIC; i++) {
         oct_strbuf_printf(&b, "%s %s ", i ? "," : "", oct_traffic_name((oct_traffic)i));
         oct_append_grouped(&b, result->traffic[i]);

@@ -1,6 +1,7 @@
 /* The learning rate of each step: see schedule.h. */
 #include "train/schedule.h"
 
+#include <inttypes.h>
 #include <math.h>
 
 #include "base/checked.h"
@@ -11,19 +12,18 @@ oct_schedule oct_schedule_create(const oct_job *job) {
         job->lr_scheduler.total_steps > 0 ? job->lr_scheduler.total_steps : job->training.steps;
     int64_t warmup = job->lr_scheduler.warmup_steps;
     if (warmup > total) {
-        oct_log_warning("lr_scheduler.warmup_steps = %lld exceeds the %lld steps in total; "
-                        "%lld are taken",
-                        (long long)warmup, (long long)total, (long long)total);
+        oct_log_warning("lr_scheduler.warmup_steps = %" PRId64 " exceeds the %" PRId64
+                        " steps in total; %" PRId64 " are taken",
+                        warmup, total, total);
         warmup = total;
     }
     int64_t decay = total - warmup;
     if (job->lr_scheduler.decay_ratio >= 0)
         decay = (int64_t)nearbyint((double)total * job->lr_scheduler.decay_ratio);
     if (warmup + decay > total) {
-        oct_log_warning("warm-up (%lld) and decay (%lld) exceed the %lld steps in total; the decay "
-                        "takes %lld",
-                        (long long)warmup, (long long)decay, (long long)total,
-                        (long long)(total - warmup));
+        oct_log_warning("warm-up (%" PRId64 ") and decay (%" PRId64 ") exceed the %" PRId64
+                        " steps in total; the decay takes %" PRId64,
+                        warmup, decay, total, (total - warmup));
         decay = total - warmup;
     }
     return (oct_schedule){.warmup_steps = warmup,

@@ -2,6 +2,7 @@
  */
 #include "train/trainer.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -73,8 +74,8 @@ static oct_status accumulate(oct_trainer *t, int64_t n_valid, oct_loss_sum *tota
         if (status == OCT_NO_MEMORY)
             return oct_fail_memory(err);
         if (status)
-            return oct_fail(err, status, "step %lld: the model refused the batch",
-                            (long long)t->steps_done + 1);
+            return oct_fail(err, status, "step %" PRId64 ": the model refused the batch",
+                            t->steps_done + 1);
         oct_loss_sum_add(total, loss, count);
     }
     return OCT_OK;
@@ -99,8 +100,8 @@ static void name_element(const oct_param *param, int64_t element, char *text, si
     }
     int used = snprintf(text, size, "%s[", param->name);
     for (int d = 0; d < param->n_dims && used > 0 && (size_t)used < size; d++)
-        used += snprintf(text + used, size - (size_t)used, "%s%lld%s", d ? ", " : "",
-                         (long long)at[d], d == param->n_dims - 1 ? "]" : "");
+        used += snprintf(text + used, size - (size_t)used, "%s%" PRId64 "%s", d ? ", " : "", at[d],
+                         d == param->n_dims - 1 ? "]" : "");
 }
 
 /* An update that leaves a number of no use ends the run before anything is saved. */

@@ -28,10 +28,10 @@ static oct_status plan_batches(oct_trainer *t, oct_error *err) {
                                        "training.global_batch_size"};
     int64_t n = 0;
     if (!oct_mul_i64(t->n_micro, t->B, &n) || !oct_mul_i64(n, t->S, &n) || n > INT32_MAX)
-        return oct_fail(err, OCT_INVALID,
-                        "%s: a step of %lld x %lld sequences of %lld tokens is too large",
-                        oct_job_at(job, oct_job_blame(job, keys, OCT_COUNT(keys))),
-                        (long long)t->n_micro, (long long)t->B, (long long)t->S);
+        return oct_fail(
+            err, OCT_INVALID,
+            "%s: a step of %" PRId64 " x %" PRId64 " sequences of %" PRId64 " tokens is too large",
+            oct_job_at(job, oct_job_blame(job, keys, OCT_COUNT(keys))), t->n_micro, t->B, t->S);
     return OCT_OK;
 }
 

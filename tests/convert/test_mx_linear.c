@@ -3,6 +3,7 @@
  * step function, so finite differences say nothing here.) */
 #include "story.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -67,8 +68,8 @@ static void check_product(const char *what, const double *a, int64_t a_row, int6
                 sum += bias[j];
             double bound = 4 * (double)K * 0x1p-24 * size + (bias ? 0x1p-23 * fabs(sum) : 0);
             if (fabs(got[i * N + j] - sum) > bound)
-                fail_msg("%s (%lld,%lld): %.9g, expected %.9g +- %.2g", what, (long long)i,
-                         (long long)j, got[i * N + j], sum, bound);
+                fail_msg("%s (%" PRId64 ",%" PRId64 "): %.9g, expected %.9g +- %.2g", what, i, j,
+                         got[i * N + j], sum, bound);
         }
     }
 }

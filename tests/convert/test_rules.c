@@ -3,6 +3,7 @@
  * uses nothing of the library; what was got is decoded by its scalar codec. */
 #include "gradient_support.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/count.h"
@@ -152,8 +153,8 @@ static void expect(const char *what, const double *a, int64_t a_row, int64_t a_k
                 bound = bound * (1 + 0x1p-7) + 0x1p-8 * fabs(sum);
             }
             if (fabs(got[i * N + j] - sum) > bound)
-                fail_msg("%s (%lld,%lld): %.9g, expected %.9g +- %.2g", what, (long long)i,
-                         (long long)j, got[i * N + j], sum, bound);
+                fail_msg("%s (%" PRId64 ",%" PRId64 "): %.9g, expected %.9g +- %.2g", what, i, j,
+                         got[i * N + j], sum, bound);
         }
 }
 
@@ -388,10 +389,9 @@ static void check_operands(const expected_rules *e, bool mx) {
                 decode(&operands.along[dim][g], rows, D, dim, got + at);
                 for (int64_t i = 0; i < rows * D; i++)
                     if (got[at + i] != expected[at + i])
-                        fail_msg("set %d mx %d role %d dim %d group %d element %lld: %.9g, "
-                                 "expected %.9g",
-                                 (int)e->set, mx, k, dim, g, (long long)i, got[at + i],
-                                 expected[at + i]);
+                        fail_msg("set %d mx %d role %d dim %d group %d element %" PRId64
+                                 ": %.9g, expected %.9g",
+                                 (int)e->set, mx, k, dim, g, i, got[at + i], expected[at + i]);
             }
         }
     oct_free(x);
@@ -416,8 +416,9 @@ static void check_expert_weights(const expected_rules *e, bool mx) {
             decode(&operands[g], F, D, dim, got);
             for (int64_t i = 0; i < F * D; i++)
                 if (got[i] != expected[i])
-                    fail_msg("set %d mx %d dim %d expert %d element %lld: %.9g, expected %.9g",
-                             (int)e->set, mx, dim, g, (long long)i, got[i], expected[i]);
+                    fail_msg("set %d mx %d dim %d expert %d element %" PRId64
+                             ": %.9g, expected %.9g",
+                             (int)e->set, mx, dim, g, i, got[i], expected[i]);
         }
     }
     oct_free(got);

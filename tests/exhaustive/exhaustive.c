@@ -5,6 +5,7 @@
  * CSV files, a code is right when it is that of the nearest value (ties by the format's rule), and
  * "nearest" is a comparison with the middle of two neighbours, exact in fp64.
  * With EVERY = n only each n-th chunk of inputs is tried. */
+#include <inttypes.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -257,7 +258,7 @@ static void walk_task(void *context, int64_t task, int thread) {
     else
         encode_mx(w, x, n, codes);
     compare(w, x, codes, n);
-    atomic_fetch_add(&w->n_inputs, (unsigned long long)n);
+    atomic_fetch_add(&w->n_inputs, n);
 }
 
 static double seconds(void) {
@@ -279,8 +280,8 @@ static bool run(const value_table *table, const kernel_set *set, encoder_route r
     w.chunks_per_sign = (int64_t)((w.n_magnitudes + CHUNK - 1) / CHUNK);
     double start = seconds();
     oct_parallel((2 * w.chunks_per_sign + every - 1) / every, walk_task, &w);
-    printf("%-8s %-11s %-5s %10llu inputs, %llu wrong, %.1f s\n", set->name, route_names[route],
-           table->name, (unsigned long long)w.n_inputs, (unsigned long long)w.n_wrong,
+    printf("%-8s %-11s %-5s %10" PRIu64 " inputs, %" PRIu64 " wrong, %.1f s\n", set->name,
+           route_names[route], table->name, (uint64_t)w.n_inputs, (uint64_t)w.n_wrong,
            seconds() - start);
     fflush(stdout);
     return w.n_wrong == 0;

@@ -3,6 +3,7 @@
 
 #include "file_support.h"
 
+#include <inttypes.h>
 #include <unistd.h>
 
 #include "base/count.h"
@@ -83,7 +84,7 @@ static void run_out_of_memory(const scene *s, oct_export_format format) {
         if (!status)
             break;
         if (status != OCT_NO_MEMORY)
-            fail_msg("allocation %lld: %s", (long long)n, err.message);
+            fail_msg("allocation %" PRId64 ": %s", n, err.message);
         expect_nothing(s);
         n_failed++;
     }

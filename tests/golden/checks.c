@@ -2,6 +2,7 @@
  *
  * A kernel is asked for the same value many times over in one call, so that its vector body and its
  * tail both answer. */
+#include <inttypes.h>
 #include <math.h>
 #include <octet/format.h>
 #include <stdbool.h>
@@ -54,8 +55,8 @@ void expect(verdict *v, oct_dtype format, uint32_t expected, uint32_t got, const
         return;
     if (v->agrees && v->log) {
         int digits = format == OCT_F32 ? 8 : 2;
-        fprintf(v->log, "%s:%lld: %s: %s; expected %0*x; got %0*x\n", v->row->path,
-                (long long)v->row->line, who, what, digits, expected, digits, got);
+        fprintf(v->log, "%s:%" PRId64 ": %s: %s; expected %0*x; got %0*x\n", v->row->path,
+                v->row->line, who, what, digits, expected, digits, got);
     }
     v->agrees = false;
 }

@@ -1,4 +1,5 @@
 /* Reads the CSV files of a folder: see golden.h. */
+#include <inttypes.h>
 #include <dirent.h>
 #include <errno.h>
 #include <stdbool.h>
@@ -14,9 +15,8 @@ enum { MAX_FILE_BYTES = 64 << 20, MAX_FAILURES_SHOWN = 10 };
 
 static oct_status bad_field(const golden_row *row, int column, const char *wrong,
                             const char *expected, oct_error *err) {
-    return oct_fail(err, OCT_INVALID, "%s:%lld: column %d: %s; expected %s; got \"%.40s\"",
-                    row->path, (long long)row->line, column + 1, wrong, expected,
-                    row->field[column]);
+    return oct_fail(err, OCT_INVALID, "%s:%" PRId64 ": column %d: %s; expected %s; got \"%.40s\"",
+                    row->path, row->line, column + 1, wrong, expected, row->field[column]);
 }
 
 static int hex_digit(char c) {
@@ -27,8 +27,8 @@ oct_status golden_hex_list(const golden_row *row, int column, int digits, int64_
                            uint32_t *values, oct_error *err) {
     const char *text = row->field[column];
     char expected[80];
-    snprintf(expected, sizeof expected, "%lld number(s) of %d lower-case hexadecimal digits",
-             (long long)n, digits);
+    snprintf(expected, sizeof expected, "%" PRId64 " number(s) of %d lower-case hexadecimal digits",
+             n, digits);
     if (strlen(text) != (size_t)n * (size_t)digits)
         return bad_field(row, column, "wrong length", expected, err);
     for (int64_t i = 0; i < n; i++) {
@@ -52,7 +52,7 @@ oct_status golden_decimal(const golden_row *row, int column, int64_t max, int64_
                           oct_error *err) {
     const char *text = row->field[column];
     char expected[60];
-    snprintf(expected, sizeof expected, "a whole number from 0 to %lld", (long long)max);
+    snprintf(expected, sizeof expected, "a whole number from 0 to %" PRId64, max);
     size_t n_digits = strspn(text, "0123456789");
     if (n_digits == 0 || n_digits > 18 || text[n_digits] != '\0')
         return bad_field(row, column, "not a number", expected, err);
@@ -93,14 +93,14 @@ static oct_status split_row(char *line, int n_columns, golden_row *row, oct_erro
         if (next)
             *next++ = '\0';
         else
-            return n == n_columns ? OCT_OK
-                                  : oct_fail(err, OCT_INVALID,
-                                             "%s:%lld: wrong number of fields; expected %d; "
-                                             "got %d",
-                                             row->path, (long long)row->line, n_columns, n);
+            return n == n_columns
+                       ? OCT_OK
+                       : oct_fail(err, OCT_INVALID,
+                                  "%s:%" PRId64 ": wrong number of fields; expected %d; got %d",
+                                  row->path, row->line, n_columns, n);
     }
-    return oct_fail(err, OCT_INVALID, "%s:%lld: too many fields; expected %d", row->path,
-                    (long long)row->line, n_columns);
+    return oct_fail(err, OCT_INVALID, "%s:%" PRId64 ": too many fields; expected %d", row->path,
+                    row->line, n_columns);
 }
 
 /* The next line, without its end; NULL after the last. */
@@ -133,7 +133,7 @@ static oct_status check_rows(const golden_file *file, const char *path, char *te
         if (status)
             return status;
         if (!agrees && getenv("OCTET_STOP_AT_FAILURE")) { /* tests/mutation */
-            fprintf(log, "stopped at %s:%lld\n", path, (long long)row.line);
+            fprintf(log, "stopped at %s:%" PRId64 "\n", path, row.line);
             exit(1);
         }
         counts->n_passed += agrees;
@@ -196,9 +196,8 @@ static oct_status check_entry(const char *folder, const char *name, FILE *log,
         fprintf(log, "%s\n", err.message);
         own.n_failed++;
     }
-    fprintf(log, "%s: %lld cases: %lld passed, %lld failed\n", path,
-            (long long)(own.n_passed + own.n_failed), (long long)own.n_passed,
-            (long long)own.n_failed);
+    fprintf(log, "%s: %" PRId64 " cases: %" PRId64 " passed, %" PRId64 " failed\n", path,
+            (own.n_passed + own.n_failed), own.n_passed, own.n_failed);
     counts->n_passed += own.n_passed;
     counts->n_failed += own.n_failed;
     oct_free(path);

@@ -1,5 +1,6 @@
 /* vectors DIR: checks every golden file of a folder; the last line is "N passed, N failed". Status
  * 0 all pass, 1 some fail, 2 the input isn't golden vectors. */
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "golden.h"
@@ -18,6 +19,6 @@ int main(int argc, char **argv) {
     printf("\n");
     golden_counts counts = {0};
     oct_status status = golden_check_folder(argv[1], stdout, &counts);
-    printf("%lld passed, %lld failed\n", (long long)counts.n_passed, (long long)counts.n_failed);
+    printf("%" PRId64 " passed, %" PRId64 " failed\n", counts.n_passed, counts.n_failed);
     return status ? oct_status_exit_code(status) : counts.n_failed > 0;
 }

@@ -1,6 +1,7 @@
 /* See gemm_cases.h. */
 #include "gemm_cases.h"
 
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -251,12 +252,12 @@ void check_exact(const test_problem *t, const char *set, int threads) {
         for (int64_t j = 0; j < p->N; j++) {
             float expected = expected_at(t, i * p->ld_c + j), got = load_c(p, i * p->ld_c + j);
             assert_that(same_float(expected, got),
-                        "%s, %d threads: %lldx%lldx%lld, A %s layout %d scaling %d, B %s layout "
-                        "%d scaling %d, add %d, bias %d: C(%lld,%lld): expected %a, got %a",
-                        set, threads, (long long)p->M, (long long)p->N, (long long)p->K,
-                        oct_dtype_name(p->a.dtype), p->a.layout, p->a.scaling,
-                        oct_dtype_name(p->b.dtype), p->b.layout, p->b.scaling, p->accumulate,
-                        p->bias != NULL, (long long)i, (long long)j, (double)expected, (double)got);
+                        "%s, %d threads: %" PRId64 "x%" PRId64 "x%" PRId64
+                        ", A %s layout %d scaling %d, B %s layout %d scaling %d, add %d, bias %d: "
+                        "C(%" PRId64 ",%" PRId64 "): expected %a, got %a",
+                        set, threads, p->M, p->N, p->K, oct_dtype_name(p->a.dtype), p->a.layout,
+                        p->a.scaling, oct_dtype_name(p->b.dtype), p->b.layout, p->b.scaling,
+                        p->accumulate, p->bias != NULL, i, j, (double)expected, (double)got);
         }
     assert_true(guarded_intact(&t->c));
     assert_true(t->c.n_bytes == 0 ||
@@ -311,17 +312,18 @@ error_sums check_bound(const test_problem *t, const char *set) {
             float got = load_c(p, i * p->ld_c + j);
             double error = (double)got - exact, K = (double)p->K;
             if (!isfinite(magnitude + added)) {
-                assert_that(!isfinite(got), "%s: C(%lld,%lld): NaN or Inf expected, got %a", set,
-                            (long long)i, (long long)j, (double)got);
+                assert_that(!isfinite(got),
+                            "%s: C(%" PRId64 ",%" PRId64 "): NaN or Inf expected, got %a", set, i,
+                            j, (double)got);
                 continue;
             }
             double bound = 4 * K * 0x1p-24 * magnitude + K * 0x1p-149 + rounding;
             if (magnitude > 0x1p120)
                 continue; /* fp32 may overflow where fp64 doesn't */
             assert_that(fabs(error) <= bound,
-                        "%s: %lldx%lldx%lld C(%lld,%lld): expected %a within %a, got %a", set,
-                        (long long)p->M, (long long)p->N, (long long)p->K, (long long)i,
-                        (long long)j, exact, bound, (double)got);
+                        "%s: %" PRId64 "x%" PRId64 "x%" PRId64 " C(%" PRId64 ",%" PRId64
+                        "): expected %a within %a, got %a",
+                        set, p->M, p->N, p->K, i, j, exact, bound, (double)got);
             sums.error += error * error;
             sums.sgemm_error += ((double)single - exact) * ((double)single - exact);
             sums.reference += exact * exact;

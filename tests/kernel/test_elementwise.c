@@ -1,5 +1,6 @@
 /* Every set's elementwise kernels against the reference set, bit for bit, on hostile inputs, tails
  * and alignments; and the reference against the rules where they are easy to state. */
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -185,7 +186,7 @@ static void compare(const ground *got, const ground *expected, const char *what)
         for (int64_t e = 0; e < got->o.n; e++)
             assert_that(same_element(got->memory[i].data + (size_t)e * size,
                                      expected->memory[i].data + (size_t)e * size, type),
-                        "%s differs in element %lld of buffer %d", what, (long long)e, i);
+                        "%s differs in element %" PRId64 " of buffer %d", what, e, i);
     }
     for (int i = 0; i < 4; i++)
         assert_that(same_number(got->o.numbers[i], expected->o.numbers[i]),
@@ -199,8 +200,8 @@ static void check_kernel(const kernel_set *set, int kernel, int64_t n, oct_dtype
     kernels[kernel].run(&oct_elementwise_kernels_ref, &expected.o);
     kernels[kernel].run(set->kernels.elementwise, &got.o);
     char what[128];
-    snprintf(what, sizeof what, "%s of set %s, n %lld, dtype %d, flavour %d", kernels[kernel].name,
-             set->name, (long long)n, (int)dtype, (int)kind);
+    snprintf(what, sizeof what, "%s of set %s, n %" PRId64 ", dtype %d, flavour %d",
+             kernels[kernel].name, set->name, n, (int)dtype, (int)kind);
     compare(&got, &expected, what);
     free_ground(&got);
     free_ground(&expected);

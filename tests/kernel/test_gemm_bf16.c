@@ -1,5 +1,6 @@
 /* The arithmetic of vdpbf16ps products (docs/numerics.md) by a scalar twin: it meets the error
  * bound, which any CPU can show, and kernels have its bits where the CPU has the instruction. */
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -130,9 +131,9 @@ static void check_kernels(test_problem *t, int64_t i) {
         for (int64_t j = 0; j < p->N; j++) {
             const float expected = twin_at(t, r, j), got = ((float *)p->c)[r * p->ld_c + j];
             assert_that(expected == got || (isnan(expected) && isnan(got)),
-                        "case %lld, %lldx%lldx%lld: C(%lld,%lld): expected %a, got %a",
-                        (long long)i, (long long)p->M, (long long)p->N, (long long)p->K,
-                        (long long)r, (long long)j, (double)expected, (double)got);
+                        "case %" PRId64 ", %" PRId64 "x%" PRId64 "x%" PRId64 ": C(%" PRId64
+                        ",%" PRId64 "): expected %a, got %a",
+                        i, p->M, p->N, p->K, r, j, (double)expected, (double)got);
         }
 }
 
@@ -168,15 +169,17 @@ static void check_bf16_bound(test_problem *t, int64_t i) {
                 flushed += 0x1p-125 + (fabs(a) < 0x1p-126 || fabs(b) < 0x1p-126 ? fabs(a * b) : 0);
             }
             if (!isfinite(size)) {
-                assert_that(!isfinite(got), "case %lld: C(%lld,%lld): NaN or Inf expected, got %a",
-                            (long long)i, (long long)r, (long long)j, (double)got);
+                assert_that(!isfinite(got),
+                            "case %" PRId64 ": C(%" PRId64 ",%" PRId64
+                            "): NaN or Inf expected, got %a",
+                            i, r, j, (double)got);
                 continue;
             }
             const double bound = 4 * (double)p->K * 0x1p-24 * size + flushed;
             assert_that(size > 0x1p120 || fabs((double)got - sum) <= bound,
-                        "case %lld, %lldx%lldx%lld: C(%lld,%lld): expected %a within %a, got %a",
-                        (long long)i, (long long)p->M, (long long)p->N, (long long)p->K,
-                        (long long)r, (long long)j, sum, bound, (double)got);
+                        "case %" PRId64 ", %" PRId64 "x%" PRId64 "x%" PRId64 ": C(%" PRId64
+                        ",%" PRId64 "): expected %a within %a, got %a",
+                        i, p->M, p->N, p->K, r, j, sum, bound, (double)got);
         }
     assert_true(guarded_intact(&t->c));
 }

@@ -1,5 +1,6 @@
 /* How `fast` products are cut, and what their kernels do with codes of every kind: blocks of a
  * large product are what they are alone, and a workspace is large enough for smaller problems. */
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -51,9 +52,9 @@ static void check_blocks(const oct_gemm_problem *p, const char *set) {
             for (int64_t r = 0; r < q.M; r++)
                 for (int64_t k = 0; k < q.N; k++)
                     assert_that(same_float(small[r * BLOCK + k], c[(i + r) * p->N + j + k]),
-                                "%s: %lldx%lldx%lld, add %d: C(%lld,%lld): expected %a, got %a",
-                                set, (long long)p->M, (long long)p->N, (long long)p->K,
-                                p->accumulate, (long long)(i + r), (long long)(j + k),
+                                "%s: %" PRId64 "x%" PRId64 "x%" PRId64 ", add %d: C(%" PRId64
+                                ",%" PRId64 "): expected %a, got %a",
+                                set, p->M, p->N, p->K, p->accumulate, (i + r), (j + k),
                                 (double)small[r * BLOCK + k], (double)c[(i + r) * p->N + j + k]);
         }
     oct_free(before);
@@ -148,9 +149,9 @@ static void check_picked_codes(const kernel_set *set, operand_spec spec, int64_t
     for (int64_t k = 0; k < K; k++)
         for (int64_t j = 0; j < N; j++)
             assert_that(j == N - 1 ? isnan(c[k * N + j]) : c[k * N + j] == b.decoded[j * K + k],
-                        "%s, %s, %lldx%lldx%lld: B(%lld,%lld) = %a came out as %a", set->name,
-                        oct_dtype_name(spec.dtype), (long long)n_rows, (long long)N, (long long)K,
-                        (long long)j, (long long)k,
+                        "%s, %s, %" PRId64 "x%" PRId64 "x%" PRId64 ": B(%" PRId64 ",%" PRId64
+                        ") = %a came out as %a",
+                        set->name, oct_dtype_name(spec.dtype), n_rows, N, K, j, k,
                         j == N - 1 ? (double)NAN : (double)b.decoded[j * K + k],
                         (double)c[k * N + j]);
     oct_free(c);
@@ -217,11 +218,10 @@ static void given_smaller_problems_the_larger_ones_workspace_is_enough(void **st
                 make_two_sizes(i * MOST + (uint64_t)j, &large[j], &small[j]);
             assert_that(oct_gemm_workspace(small, n, OCT_GEMM_AUTO) <=
                             oct_gemm_workspace(large, n, OCT_GEMM_AUTO),
-                        "%s: %lld problems, the first of %lldx%lldx%lld, need more than those of "
-                        "%lldx%lldx%lld",
-                        sets[k].name, (long long)n, (long long)small[0].M, (long long)small[0].N,
-                        (long long)small[0].K, (long long)large[0].M, (long long)large[0].N,
-                        (long long)large[0].K);
+                        "%s: %" PRId64 " problems, the first of %" PRId64 "x%" PRId64 "x%" PRId64
+                        ", need more than those of %" PRId64 "x%" PRId64 "x%" PRId64,
+                        sets[k].name, n, small[0].M, small[0].N, small[0].K, large[0].M, large[0].N,
+                        large[0].K);
         }
     }
     oct_kernels_use(before);

@@ -4,6 +4,7 @@
  * test_gemm.c has the hostile and the large ones. */
 #include "story.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -164,14 +165,13 @@ static void check_c(const oct_gemm_problem *p, const operand *a, const operand *
             if (p->c_dtype == OCT_BF16)
                 bound += 0x1p-8 * (fabs(expected) + bound);
             assert_that(fabs(got - expected) <= bound,
-                        "%s: %lldx%lldx%lld, A %s layout %d scaling %d, B %s layout %d "
-                        "scaling %d, "
-                        "C %s, add %d, bias %d: C(%lld,%lld) is %g, expected %g within %g",
-                        set, (long long)p->M, (long long)p->N, (long long)p->K,
-                        oct_dtype_name(p->a.dtype), p->a.layout, p->a.scaling,
-                        oct_dtype_name(p->b.dtype), p->b.layout, p->b.scaling,
-                        oct_dtype_name(p->c_dtype), p->accumulate, p->bias != NULL, (long long)i,
-                        (long long)j, got, expected, bound);
+                        "%s: %" PRId64 "x%" PRId64 "x%" PRId64
+                        ", A %s layout %d scaling %d, B %s layout %d scaling %d, C %s, add %d, "
+                        "bias %d: C(%" PRId64 ",%" PRId64 ") is %g, expected %g within %g",
+                        set, p->M, p->N, p->K, oct_dtype_name(p->a.dtype), p->a.layout,
+                        p->a.scaling, oct_dtype_name(p->b.dtype), p->b.layout, p->b.scaling,
+                        oct_dtype_name(p->c_dtype), p->accumulate, p->bias != NULL, i, j, got,
+                        expected, bound);
         }
 }
 

@@ -1,5 +1,6 @@
 /* Every kernel set's quantizers against the reference set, bit for bit, on hostile inputs; and the
  * reference against cases worked out by hand. */
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -104,9 +105,11 @@ typedef struct scenario {
 
 static void describe(const scenario *s, const char *set, const char *kernel, char *text,
                      size_t size) {
-    snprintf(text, size, "%s %s: %lldx%lld %s to %s, mode %d, gap %lld, numbers %d, place %d", set,
-             kernel, (long long)s->shape.rows, (long long)s->shape.cols, oct_dtype_name(s->source),
-             oct_dtype_name(s->format), s->mode, (long long)s->gap, s->kind, s->where);
+    snprintf(text, size,
+             "%s %s: %" PRId64 "x%" PRId64 " %s to %s, mode %d, gap %" PRId64
+             ", numbers %d, place %d",
+             set, kernel, s->shape.rows, s->shape.cols, oct_dtype_name(s->source),
+             oct_dtype_name(s->format), s->mode, s->gap, s->kind, s->where);
 }
 
 /* The sets to compare with the reference: one for each distinct family of quantizers. */

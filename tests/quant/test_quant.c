@@ -2,6 +2,7 @@
  * what the formats say (exact.h), which shares nothing with the library's codecs. */
 #include "story.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <octet/quantize.h>
 #include <string.h>
@@ -84,9 +85,10 @@ static void check(const char *name, oct_role role, int64_t R, int64_t C) {
                 double quotient = (double)(float)((double)x[r * C + c] / scale);
                 float expected = (float)(exact_rounded(recipe.format[role], quotient) * scale);
                 assert_that(decoded[r * C + c] == expected,
-                            "%s role %d %lldx%lld along %d at (%lld,%lld): %g, expected %g", name,
-                            role, (long long)R, (long long)C, dim, (long long)r, (long long)c,
-                            (double)decoded[r * C + c], (double)expected);
+                            "%s role %d %" PRId64 "x%" PRId64 " along %d at (%" PRId64 ",%" PRId64
+                            "): %g, expected %g",
+                            name, role, R, C, dim, r, c, (double)decoded[r * C + c],
+                            (double)expected);
             }
         }
     }
@@ -247,10 +249,10 @@ static void check_product(const quantized_rows *a, const quantized_rows *b, int6
             size += fabs(product);
         }
         assert_that(fabs((double)c[i] - exact) <= 4 * (double)K * 0x1p-24 * size,
-                    "%s: %s x %s, %lldx%lldx%lld: C(%lld,%lld) is %g, expected %g", set,
-                    oct_dtype_name(a->codes.format), oct_dtype_name(b->codes.format), (long long)M,
-                    (long long)N, (long long)K, (long long)(i / N), (long long)(i % N),
-                    (double)c[i], exact);
+                    "%s: %s x %s, %" PRId64 "x%" PRId64 "x%" PRId64 ": C(%" PRId64 ",%" PRId64
+                    ") is %g, expected %g",
+                    set, oct_dtype_name(a->codes.format), oct_dtype_name(b->codes.format), M, N, K,
+                    (i / N), (i % N), (double)c[i], exact);
     }
     oct_free(c);
 }

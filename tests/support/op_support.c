@@ -1,6 +1,8 @@
 /* See op_support.h. */
 #include "op_support.h"
 
+#include <inttypes.h>
+
 /* Deterministic values in (-1, 1). */
 static double test_uniform(uint64_t *state) {
     *state = *state * 6364136223846793005u + 1442695040888963407u;
@@ -61,7 +63,7 @@ void test_close(const oct_tensor *x, const double *expected, double slack) {
     for (int64_t i = 0; i < oct_tensor_elements(x); i++) {
         double got = test_get(x, i);
         if (!(fabs(got - expected[i]) <= slack + ulp * fabs(expected[i])))
-            fail_msg("element %lld: expected %.9g, got %.9g", (long long)i, expected[i], got);
+            fail_msg("element %" PRId64 ": expected %.9g, got %.9g", i, expected[i], got);
     }
 }
 

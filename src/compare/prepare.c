@@ -273,6 +273,7 @@ oct_status oct_comparison_prepare(oct_comparison *c, oct_error *err) {
     if (!status)
         status = oct_job_load_as(OCT_JOB_READ_ARM, c->options.config, c->options.overrides,
                                  c->options.n_overrides, &c->job, err);
+    c->options.host->add_errors(c->job.others);
     if (!status)
         status = add_noise(c, err);
     if (!status)

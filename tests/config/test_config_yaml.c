@@ -105,10 +105,10 @@ static void given_a_mindspeed_job_its_keys_fill_the_fields_that_mean_the_same(vo
 static void given_a_mindspeed_job_defaults_and_command_line_of_both_forms_work(void **state) {
     (void)state;
     oct_job job;
-    const char *overrides[] = {"--training.train_iters=50", "--optimizer.lr=2e-3",
+    const char *overrides[] = {"--training.lr_warmup_ratio=0.5", "--optimizer.lr=2e-3",
                                "--training.steps=40", "--training.global_batch_size=32",
                                "--job.dump_folder=out"};
-    load_yaml("training:\n  lr_warmup_ratio: 0.5\n  save: there\nparallel:\n", overrides,
+    load_yaml("training:\n  train_iters: 50\n  save: there\nparallel:\n", overrides,
               OCT_COUNT(overrides), &job);
     assert_int_equal(job.training.steps, 40);
     assert_int_equal(job.lr_scheduler.warmup_steps, 20);

@@ -44,19 +44,33 @@ typedef enum oct_job_reshard {
     OCT_JOB_RESHARD_NEVER
 } oct_job_reshard;
 
-/* The [quantize.linear.mx] and [quantize.grouped_mm.mx] tables. The strings are checked here only
- * where their words are fixed (scale_mode, gemm, the gather mode); recipes have a grammar of their
- * own (room quant). */
+typedef enum oct_job_gemm {
+    OCT_JOB_GEMM_AUTO,
+    OCT_JOB_GEMM_EXACT,
+    OCT_JOB_GEMM_FAST,
+    OCT_JOB_GEMM_ALIGNED /* fast's former name */
+} oct_job_gemm;
+typedef enum oct_job_gather {
+    OCT_JOB_GATHER_ON_DEMAND,
+    OCT_JOB_GATHER_ALL,
+    OCT_JOB_GATHER_MINIMAL
+} oct_job_gather;
+typedef enum oct_job_groups { OCT_JOB_GROUPS_TRUE, OCT_JOB_GROUPS_UPSTREAM } oct_job_groups;
+/* Of a word whose default is none. */
+enum { OCT_JOB_UNSAID = -1 };
+
+/* The [quantize.linear.mx] and [quantize.grouped_mm.mx] tables. Recipes have names with a grammar
+ * of their own (room quant): loading checks it, whoever converts reads it. */
 typedef struct oct_job_mx {
     const char *recipe_name;
     oct_job_list filter_fqns; /* linear only: names kept in high precision */
     oct_job_list fqns;        /* grouped_mm only: names converted, [] = all */
-    const char *scale_mode;   /* floor | ceil | even | rceil; NULL: as quantize.rules say */
-    const char *groups;       /* grouped_mm only: true | upstream; NULL: as quantize.rules say */
-    const char *gemm;         /* auto | exact | fast | aligned */
+    int scale_mode;           /* an oct_scale_mode; unsaid: as quantize.rules say */
+    int groups; /* grouped_mm only: an oct_job_groups; unsaid: as quantize.rules say */
+    oct_job_gemm gemm;
     bool enable_fsdp_low_precision_all_gather;
-    const char *fsdp_low_precision_all_gather_mode; /* on-demand | all | minimal */
-    int64_t amax_history_len;                       /* >= 1 */
+    oct_job_gather fsdp_low_precision_all_gather_mode;
+    int64_t amax_history_len; /* >= 1 */
 } oct_job_mx;
 
 typedef struct oct_job {
@@ -111,7 +125,7 @@ typedef struct oct_job {
         double max_norm;                     /* > 0; a clip_grad of 0 in YAML becomes INFINITY */
         int64_t steps;                       /* >= 1 */
         oct_job_dtype mixed_precision_param; /* float32 | bfloat16: dtype of activations */
-        const char *reduce_dtype;            /* YAML only: fp32 | bf16; NULL: that of activations */
+        int reduce_dtype; /* YAML only: an oct_job_dtype; unsaid: that of activations */
     } training;
     struct {
         int64_t data_parallel_replicate_degree; /* >= 1 */
@@ -165,7 +179,7 @@ typedef struct oct_job {
         oct_job_list ignored_modules;
         oct_job_list quant_converters; /* quantize.linear.mx, quantize.moe.mx */
         bool enable_fsdp_low_precision_all_gather;
-        const char *fsdp_low_precision_all_gather_mode;
+        oct_job_gather fsdp_low_precision_all_gather_mode;
     } quantization_plan;
 
     struct oct_job_state *state; /* memory, and where each key was set */

@@ -77,7 +77,7 @@ static oct_status check_groups(oct_loader *l, const recipe_table *t) {
     const oct_setting *setting = typed_value(l, t, "groups", key);
     bool same =
         rules->groups == rules->upstream_groups && rules->upstream_groups != OCT_GROUPS_TRUE;
-    if (!setting || !same || strcmp(t->mx->groups, "upstream") != 0)
+    if (!setting || !same || t->mx->groups != OCT_JOB_GROUPS_UPSTREAM)
         return OCT_OK;
     snprintf(what, sizeof what, "the rules %s group rows so without it", rules->name);
     oct_status status =
@@ -104,18 +104,17 @@ static oct_status check_active(oct_loader *l, const recipe_table *t, const oct_r
 /* mxfp8_cublas says floor, whoever reads the job; a scale_mode beside it must say the same. */
 static oct_status check_named_rule(oct_loader *l, const recipe_table *t, const oct_recipe *recipe) {
     char key[MAX_KEY], name[MAX_KEY];
-    oct_scale_mode mode;
-    if (!recipe->names_scale_mode || !t->mx->scale_mode ||
-        oct_scale_mode_parse(t->mx->scale_mode, &mode, NULL) || mode == recipe->scale_mode)
+    const int mode = t->mx->scale_mode;
+    if (!recipe->names_scale_mode || mode == OCT_JOB_UNSAID || mode == (int)recipe->scale_mode)
         return OCT_OK;
     snprintf(key, sizeof key, "%sscale_mode", t->section);
     snprintf(name, sizeof name, "%srecipe_name", t->section);
-    oct_status status =
-        oct_fail(l->builder.err, OCT_INVALID,
-                 "%s: the recipe's name says another rule; expected \"%s\" or none; got \"%s\" "
-                 "beside %s = \"%.63s\"",
-                 oct_job_at(l->job, key), oct_scale_mode_name(recipe->scale_mode),
-                 t->mx->scale_mode, oct_job_at(l->job, name), t->mx->recipe_name);
+    oct_status status = oct_fail(
+        l->builder.err, OCT_INVALID,
+        "%s: the recipe's name says another rule; expected \"%s\" or none; got \"%s\" "
+        "beside %s = \"%.63s\"",
+        oct_job_at(l->job, key), oct_scale_mode_name(recipe->scale_mode),
+        oct_scale_mode_name((oct_scale_mode)mode), oct_job_at(l->job, name), t->mx->recipe_name);
     return oct_loader_refuse(l, status, OCT_REFUSED_BY_PLACE);
 }
 

@@ -204,6 +204,8 @@ static bool put_member(const oct_job *job, const oct_key *key, oct_strbuf *b) {
         put_list(member, b);
         return true;
     case OCT_KEY_CHOICE:
+        if (optional && *(const int *)member == OCT_JOB_UNSAID)
+            return false;
         text = oct_schema_choice(key->choices, (int)*(const unsigned *)member, &length);
         if (text)
             oct_strbuf_printf(b, "\"%.*s\"", (int)length, text);

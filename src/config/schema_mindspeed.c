@@ -185,7 +185,7 @@ static const oct_key keys[] = {
     ALSO(LIST, "model.quant_converters", PLAN "quant_converters", NULL, "quantize.linear.mx", llm),
     ALSO(BOOL, "model.enable_fsdp_low_precision_all_gather",
          PLAN "enable_fsdp_low_precision_all_gather", NULL, "true", llm),
-    ALSO(WORD, "model.fsdp_low_precision_all_gather_mode",
+    ALSO(CHOICE, "model.fsdp_low_precision_all_gather_mode",
          PLAN "fsdp_low_precision_all_gather_mode", "on-demand|all|minimal", "on-demand", llm),
 
     DATASET("data.dataset_param."),
@@ -255,7 +255,7 @@ static const oct_key keys[] = {
     MEANS(CHOICE, "parallel.fsdp_plan.param_dtype", "training.mixed_precision_param", ANY,
           "fp32|bf16", "none",
           "dtype of activations and of gathered high-precision weights; none: fp32"),
-    ROW(WORD, RESULT, "parallel.fsdp_plan.reduce_dtype", AT(training.reduce_dtype), NULL, 0,
+    ROW(CHOICE, RESULT, "parallel.fsdp_plan.reduce_dtype", AT(training.reduce_dtype), NULL, 0,
         "fp32|bf16", "none",
         "dtype in which several ranks sum gradients: fp32; none: param_dtype's, which must be fp32 "
         "then"),
@@ -400,7 +400,7 @@ static const oct_key keys[] = {
         AT(quantization_plan.enable_fsdp_low_precision_all_gather),
         "quantize.linear.mx.enable_fsdp_low_precision_all_gather", 0, NULL, "true",
         "gather weights in 8 bits"),
-    ROW(WORD, OF_TARGET, PLAN "fsdp_low_precision_all_gather_mode",
+    ROW(CHOICE, OF_TARGET, PLAN "fsdp_low_precision_all_gather_mode",
         AT(quantization_plan.fsdp_low_precision_all_gather_mode),
         "quantize.linear.mx.fsdp_low_precision_all_gather_mode", 0, "on-demand|all|minimal",
         "on-demand", "which orientations are gathered"),

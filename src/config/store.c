@@ -131,11 +131,13 @@ static oct_status fail_word(oct_loader *l, const oct_key *key, const oct_value *
 static oct_status store_choice(oct_loader *l, const oct_key *key, const oct_value *value,
                                const char *place) {
     void *member = member_of(l, key);
-    if (value->kind == OCT_VALUE_NULL) { /* of a word whose default is none */
-        if (member)
-            *(const char **)member = NULL;
+    const bool is_none = value->kind == OCT_VALUE_NULL; /* of a word whose default is none */
+    if (is_none && member && key->type == OCT_KEY_CHOICE)
+        *(int *)member = OCT_JOB_UNSAID;
+    else if (is_none && member)
+        *(const char **)member = NULL;
+    if (is_none)
         return OCT_OK;
-    }
     int index = find_choice(key->choices, value->string);
     if (index < 0)
         return fail_word(l, key, value, place);

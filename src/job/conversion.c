@@ -59,21 +59,17 @@ static oct_status read_recipe(oct_conversion *c, const oct_job *job, oct_module_
     if (oct_recipe_parse(mx->recipe_name, recipe, &cause) != OCT_OK)
         return oct_setup_fail_at(job, experts ? GROUPED ".recipe_name" : LINEAR ".recipe_name",
                                  &cause, err);
-    if (oct_gemm_mode_parse(mx->gemm, &recipe->gemm, &cause) != OCT_OK)
-        return oct_setup_fail_at(job, experts ? GROUPED ".gemm" : LINEAR ".gemm", &cause, err);
+    recipe->gemm = oct_setup_gemm(mx);
     oct_rules_apply(rules, use, oct_setup_activation(job), recipe);
-    if (mx->scale_mode && oct_scale_mode_parse(mx->scale_mode, &recipe->scale_mode, &cause))
-        return oct_setup_fail_at(job, experts ? GROUPED ".scale_mode" : LINEAR ".scale_mode",
-                                 &cause, err);
-    if (mx->scale_mode)
-        recipe->wgrad_scale_mode = recipe->scale_mode;
-    bool upstream = mx->groups && strcmp(mx->groups, "upstream") == 0;
+    if (mx->scale_mode != OCT_JOB_UNSAID)
+        recipe->scale_mode = recipe->wgrad_scale_mode = (oct_scale_mode)mx->scale_mode;
+    bool upstream = mx->groups == OCT_JOB_GROUPS_UPSTREAM;
     if (upstream && rules->upstream_groups == OCT_GROUPS_TRUE)
         return oct_fail(err, OCT_INVALID,
                         "%s: the rules %s know no other groups than an expert's own; expected "
                         "\"true\", or quantize.rules = \"torchtitan-npu@0.2.2\"",
                         oct_job_at(job, GROUPED ".groups"), rules->name);
-    if (mx->groups)
+    if (mx->groups != OCT_JOB_UNSAID)
         recipe->groups = upstream ? rules->upstream_groups : OCT_GROUPS_TRUE;
     recipe->amax_history_len = mx->amax_history_len;
     return OCT_OK;

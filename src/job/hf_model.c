@@ -223,8 +223,7 @@ static oct_status report(const fit *f, oct_hf_weights weights, oct_error *err) {
                           all.text);
     else if (f->n_quantized > 0 && weights == OCT_HF_HIGH_WEIGHTS)
         status = oct_fail(err, OCT_INVALID,
-                          "%s: %" PRId64
-                          " weights are in 8 bits; expected "
+                          "%s: %" PRId64 " weights are in 8 bits; expected "
                           "checkpoint.initial_load_in_hf_quantized = true, which dequantizes them",
                           folder, f->n_quantized);
     else if (f->n_quantized == 0 && weights == OCT_HF_QUANTIZED_WEIGHTS)

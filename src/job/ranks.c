@@ -100,15 +100,15 @@ static oct_status check_tokens(const oct_job *job, oct_error *err) {
  * a micro-batch's gradient to that and sums in fp32, which is the same on one rank alone. */
 static oct_status check_reduction(const oct_job *job, int n_ranks, oct_error *err) {
     static const char key[] = "parallel.fsdp_plan.reduce_dtype";
-    const char *dtype = job->training.reduce_dtype;
-    bool half = job->training.mixed_precision_param == OCT_JOB_BFLOAT16;
-    bool bf16 = dtype ? strcmp(dtype, "bf16") == 0 : half;
+    const bool said = job->training.reduce_dtype != OCT_JOB_UNSAID;
+    const bool half = job->training.mixed_precision_param == OCT_JOB_BFLOAT16;
+    const bool bf16 = said ? job->training.reduce_dtype == OCT_JOB_BFLOAT16 : half;
     if (job->form != OCT_JOB_MINDSPEED || !bf16 || (half && n_ranks == 1))
         return OCT_OK;
     return oct_fail(err, OCT_INVALID,
                     "%s: gradients would be summed in bf16, which isn't supported; expected fp32; "
                     "got %s",
-                    oct_job_at(job, key), dtype ? dtype : "none, which is that of param_dtype");
+                    oct_job_at(job, key), said ? "bf16" : "none, which is that of param_dtype");
 }
 
 void oct_ranks_log_framework(const oct_job *job, int n_ranks) {
@@ -123,18 +123,19 @@ void oct_ranks_log_framework(const oct_job *job, int n_ranks) {
                         "bf16 and keeps none");
 }
 
-static oct_gather_mode mode_of(const char *text) {
-    if (strcmp(text, "all") == 0)
-        return OCT_GATHER_ALL;
-    return strcmp(text, "minimal") == 0 ? OCT_GATHER_MINIMAL : OCT_GATHER_ON_DEMAND;
-}
+static const oct_gather_mode gather_modes[] = {[OCT_JOB_GATHER_ON_DEMAND] = OCT_GATHER_ON_DEMAND,
+                                               [OCT_JOB_GATHER_ALL] = OCT_GATHER_ALL,
+                                               [OCT_JOB_GATHER_MINIMAL] = OCT_GATHER_MINIMAL};
 
 /* Of the two modes the one that was written last is to blame: the command line's. */
 static oct_status fail_modes(const oct_job *job, oct_error *err) {
     static const char *const keys[] = {"quantize.grouped_mm.mx.fsdp_low_precision_all_gather_mode",
                                        "quantize.linear.mx.fsdp_low_precision_all_gather_mode"};
-    const char *modes[] = {job->quantize.grouped_mm.mx.fsdp_low_precision_all_gather_mode,
-                           job->quantize.linear.mx.fsdp_low_precision_all_gather_mode};
+    static const char *const names[] = {[OCT_JOB_GATHER_ON_DEMAND] = "on-demand",
+                                        [OCT_JOB_GATHER_ALL] = "all",
+                                        [OCT_JOB_GATHER_MINIMAL] = "minimal"};
+    const char *modes[] = {names[job->quantize.grouped_mm.mx.fsdp_low_precision_all_gather_mode],
+                           names[job->quantize.linear.mx.fsdp_low_precision_all_gather_mode]};
     int blamed = oct_job_blame(job, keys, 2) == keys[1];
     return oct_fail(err, OCT_INVALID,
                     "%s: a layer is gathered as one; expected '%s' as in %s; got '%s'",
@@ -156,11 +157,12 @@ static oct_status read_gathers(const oct_job *job, oct_fsdp_config *config, bool
         .low_precision_linears = linear->enable_fsdp_low_precision_all_gather,
         .low_precision_experts = experts->enable_fsdp_low_precision_all_gather};
     bool both = config->low_precision_linears && config->low_precision_experts;
-    const char *mode = config->low_precision_linears ? linear->fsdp_low_precision_all_gather_mode
-                                                     : experts->fsdp_low_precision_all_gather_mode;
-    if (both && strcmp(mode, experts->fsdp_low_precision_all_gather_mode) != 0)
+    const oct_job_gather mode = config->low_precision_linears
+                                    ? linear->fsdp_low_precision_all_gather_mode
+                                    : experts->fsdp_low_precision_all_gather_mode;
+    if (both && mode != experts->fsdp_low_precision_all_gather_mode)
         return fail_modes(job, err);
-    config->mode = mode_of(mode);
+    config->mode = gather_modes[mode];
     *turned = config->mode == OCT_GATHER_ON_DEMAND &&
               job->activation_checkpoint.mode != OCT_JOB_RECOMPUTE_NONE &&
               (config->low_precision_linears || config->low_precision_experts);

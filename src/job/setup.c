@@ -154,6 +154,14 @@ oct_dtype oct_setup_activation(const oct_job *job) {
     return job->training.mixed_precision_param == OCT_JOB_FLOAT32 ? OCT_F32 : OCT_BF16;
 }
 
+oct_gemm_mode oct_setup_gemm(const oct_job_mx *mx) {
+    static const oct_gemm_mode modes[] = {[OCT_JOB_GEMM_AUTO] = OCT_GEMM_AUTO,
+                                          [OCT_JOB_GEMM_EXACT] = OCT_GEMM_EXACT,
+                                          [OCT_JOB_GEMM_FAST] = OCT_GEMM_FAST,
+                                          [OCT_JOB_GEMM_ALIGNED] = OCT_GEMM_FAST};
+    return modes[mx->gemm];
+}
+
 /* Whether a glob selects the module `name`, by its Hugging Face name. */
 static bool glob_selects(const char *glob, oct_model_family family, const char *name) {
     char hf[OCT_HF_MODULE_NAME_SIZE];

@@ -30,6 +30,9 @@ char *oct_setup_hf_config_path(const oct_job *job);
 /* What activations are computed in: training.mixed_precision_param. */
 oct_dtype oct_setup_activation(const oct_job *job);
 
+/* How products of a quantization table are computed. */
+oct_gemm_mode oct_setup_gemm(const oct_job_mx *mx);
+
 /* Activation checkpointing of every layer, as [activation_checkpoint] says. */
 oct_status oct_setup_recompute(const oct_job *job, oct_model *model, oct_error *err);
 

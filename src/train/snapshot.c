@@ -11,6 +11,7 @@
 #include "kernel/gemm.h"
 #include "kernel/select.h"
 #include "op/elementwise.h"
+#include "job/setup.h"
 #include "quant/rules.h"
 #include "train/trainer_state.h"
 #include "train/whole_tensors.h"
@@ -20,8 +21,7 @@ char *oct_trainer_checkpoint_folder(const oct_trainer *t) {
 }
 
 const char *oct_trainer_gemm_name(const oct_job *job) {
-    oct_gemm_mode mode = OCT_GEMM_AUTO;
-    oct_gemm_mode_parse(job->quantize.linear.mx.gemm, &mode, NULL);
+    oct_gemm_mode mode = oct_setup_gemm(&job->quantize.linear.mx);
     if (mode == OCT_GEMM_AUTO)
         mode = oct_gemm_supports(OCT_GEMM_FAST) ? OCT_GEMM_FAST : OCT_GEMM_EXACT;
     return oct_gemm_mode_name(mode);

@@ -50,8 +50,8 @@ static void given_an_empty_file_the_defaults_are_those_of_torchtitan(void **stat
     assert_int_equal(job.quantize.linear.mx.filter_fqns.n, 1);
     assert_string_equal(job.quantize.linear.mx.filter_fqns.items[0], "output");
     assert_int_equal(job.quantize.grouped_mm.mx.fqns.n, 0);
-    assert_null(job.quantize.grouped_mm.mx.scale_mode);
-    assert_null(job.quantize.grouped_mm.mx.groups);
+    assert_int_equal(job.quantize.grouped_mm.mx.scale_mode, OCT_JOB_UNSAID);
+    assert_int_equal(job.quantize.grouped_mm.mx.groups, OCT_JOB_UNSAID);
     assert_int_equal(job.quantize.linear.mx.amax_history_len, 16);
     assert_null(job.quantization_plan.recipe_name);
     assert_string_equal(oct_job_where(&job, "training.seq_len"), "default");

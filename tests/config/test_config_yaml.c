@@ -1,6 +1,8 @@
 /* MindSpeed MM's job form: its keys in octet's fields, and what is wrong with one. */
 #include <math.h>
 
+#include <octet/format.h>
+
 #include "base/count.h"
 #include "job_texts.h"
 #include "quant/rules.h"
@@ -136,7 +138,8 @@ static void given_the_plan_of_the_guide_it_is_read(void **state) {
     assert_int_equal(job.quantization_plan.apply_modules.n, 1);
     assert_string_equal(job.quantization_plan.ignored_modules.items[0], "lm_head");
     assert_string_equal(job.quantization_plan.ignored_modules.items[1], "gate");
-    assert_string_equal(job.quantization_plan.fsdp_low_precision_all_gather_mode, "on-demand");
+    assert_int_equal(job.quantization_plan.fsdp_low_precision_all_gather_mode,
+                     OCT_JOB_GATHER_ON_DEMAND);
     oct_job_free(&job);
 }
 
@@ -163,13 +166,13 @@ static void given_a_yaml_job_quantize_keys_of_the_command_line_count(void **stat
     const oct_job_mx *linear = &job.quantize.linear.mx, *experts = &job.quantize.grouped_mm.mx;
     assert_string_equal(linear->recipe_name, "hif8");
     assert_string_equal(experts->recipe_name, "mxfp8"); /* the plan's */
-    assert_string_equal(experts->scale_mode, "ceil");
-    assert_null(linear->scale_mode);
-    assert_string_equal(experts->gemm, "exact");
+    assert_int_equal(experts->scale_mode, OCT_SCALE_CEIL);
+    assert_int_equal(linear->scale_mode, OCT_JOB_UNSAID);
+    assert_int_equal(experts->gemm, OCT_JOB_GEMM_EXACT);
     assert_true(linear->enable_fsdp_low_precision_all_gather); /* the plan's default */
     assert_false(experts->enable_fsdp_low_precision_all_gather);
-    assert_string_equal(linear->fsdp_low_precision_all_gather_mode, "all");
-    assert_string_equal(experts->fsdp_low_precision_all_gather_mode, "all");
+    assert_int_equal(linear->fsdp_low_precision_all_gather_mode, OCT_JOB_GATHER_ALL);
+    assert_int_equal(experts->fsdp_low_precision_all_gather_mode, OCT_JOB_GATHER_ALL);
     assert_string_equal(oct_job_rules(&job)->name, "octet");
     assert_string_equal(oct_job_at(&job, "quantize.grouped_mm.mx.recipe_name"),
                         "job.yaml:3: training.quantization_plan.recipe_name");

@@ -8,7 +8,9 @@
 #include "base/log.h"
 #include "cli.h"
 #include "config/together.h"
+#include "hf/hf_folder.h"
 #include "job/build.h"
+#include "job/hf_model.h"
 #include "job/model_source.h"
 #include "job/ranks.h"
 #include "job/setup.h"
@@ -160,12 +162,17 @@ static oct_status print_plan(const oct_plan *plan, const oct_model_args *args, c
     return OCT_OK;
 }
 
-static oct_status plan(const oct_job *job, const oct_model_args *args, bool json, int64_t ranks,
-                       oct_error *err) {
+/* `folder`: a Hugging Face folder whose tensors must be the model's; NULL: none. */
+static oct_status plan(const oct_job *job, const oct_model_args *args, const char *folder,
+                       bool json, int64_t ranks, oct_error *err) {
     oct_job_parts parts = {0};
     oct_wire wire;
     oct_job_log_notes(job);
     oct_status status = oct_job_build(job, args, OCT_PARAMS_SHAPES_ONLY, &parts, err);
+    if (!status && folder && oct_hf_folder_has_weights(folder))
+        status = oct_setup_check_hf_tensors(folder, parts.model, err);
+    else if (!status && folder)
+        oct_log_info("%s has no weights: the plan is of what its config.json says", folder);
     /* The plan may be for another machine. */
     oct_error here = {0};
     if (!status && oct_conversion_check(parts.conversion, &here) != OCT_OK)
@@ -192,7 +199,7 @@ static oct_status plan_job(const cli_args *args, bool json, int64_t ranks, oct_e
     if (!status)
         status = oct_setup_model_args(&job, &model, err);
     if (!status)
-        status = plan(&job, &model, json, ranks, err);
+        status = plan(&job, &model, NULL, json, ranks, err);
     cli_add_errors(oct_job_more_refusals(&job));
     oct_job_free(&job);
     return status;
@@ -204,7 +211,8 @@ static oct_status plan_model(const cli_args *args, bool json, int64_t ranks, oct
     const oct_model_use use = {.overrides = args->overrides, .n_overrides = args->n_overrides};
     oct_status status = oct_model_source_open(args->operands[0], &use, &source, err);
     if (!status)
-        status = plan(&source->job, &source->args, json, ranks, err);
+        status = plan(&source->job, &source->args, source->checkpoint ? NULL : source->path, json,
+                      ranks, err);
     oct_model_source_close(source);
     return status;
 }

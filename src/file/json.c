@@ -154,6 +154,9 @@ static oct_status parse(const char *text, size_t n_bytes, const char *name, json
         value = json_loadb(text, n_bytes, JSON_REJECT_DUPLICATES, &why);
     if (!value && (!why.text[0] || json_error_code(&why) == json_error_out_of_memory))
         return oct_fail_memory(err);
+    if (!value && json_error_code(&why) == json_error_duplicate_key)
+        return oct_fail(err, OCT_INVALID, "%s:%d:%d: a key is there twice: %s", name, why.line,
+                        why.column, oct_show(why.text).text);
     if (!value)
         return oct_fail(err, OCT_INVALID, "%s:%d:%d: not JSON: %s", name, why.line, why.column,
                         oct_show(why.text).text);

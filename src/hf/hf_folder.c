@@ -195,6 +195,14 @@ static oct_status open_folder(oct_hf_model *m, const char *folder, oct_error *er
     return status;
 }
 
+bool oct_hf_folder_has_weights(const char *folder) {
+    char *single = oct_path_join(folder, SINGLE_NAME), *index = oct_path_join(folder, INDEX_NAME);
+    bool has = (single && oct_path_exists(single)) || (index && oct_path_exists(index));
+    oct_free(single);
+    oct_free(index);
+    return has;
+}
+
 oct_status oct_hf_model_open(const char *path, oct_hf_model **model, oct_error *err) {
     oct_hf_model *m = oct_calloc_array(1, sizeof *m);
     if (!m)

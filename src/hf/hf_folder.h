@@ -8,6 +8,7 @@
 #define OCT_HF_HF_FOLDER_H
 
 #include <octet/status.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,6 +20,8 @@ typedef struct oct_hf_model oct_hf_model;
 /* `path` is a model folder or one .safetensors file. A folder with both model.safetensors and an
  * index is read from model.safetensors, as transformers does. Wrong input: OCT_INVALID. */
 oct_status oct_hf_model_open(const char *path, oct_hf_model **model, oct_error *err);
+/* Whether a folder has either file; its config.json may have come alone. */
+bool oct_hf_folder_has_weights(const char *folder);
 void oct_hf_model_close(oct_hf_model *model); /* NULL is fine */
 
 /* Tensors by shard, then in the order of the file; they live until close. Read-only, thread-safe.

@@ -1,6 +1,7 @@
 /* From config.json to a model's arguments, and one held against the other: see hf_args.h. */
 #include "job/hf_args.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -230,6 +231,11 @@ static bool is_asked_for(const oct_job *job, const char *name) {
     return false;
 }
 
+/* The key is a switch, as in torchtitan. */
+static bool is_unscaled(const char *name, const char *there) {
+    return strcmp(name, "rope_scaling") == 0 && strcmp(there, "\"none\"") == 0;
+}
+
 static void compare(const oct_job *job, const char *name, const char *there, const char *here,
                     oct_strbuf *to) {
     if (strcmp(there, here) == 0)
@@ -238,8 +244,8 @@ static void compare(const oct_job *job, const char *name, const char *there, con
         oct_log_warning("model.args.%s: %s, where the weights' config.json says %s", name, here,
                         there);
     else
-        oct_strbuf_printf(to, "%s%s is %s there and %s here", to->length ? ", " : "", name, there,
-                          here);
+        oct_strbuf_printf(to, "%s%s is %s there and %s here%s", to->length ? ", " : "", name, there,
+                          here, is_unscaled(name, there) ? " (false is none)" : "");
 }
 
 static void compare_all(const oct_job *job, const oct_model_args *at_there,
@@ -273,6 +279,17 @@ static oct_status has_config(const char *folder, bool *exists, oct_error *err) {
     return path ? OCT_OK : oct_fail_memory(err);
 }
 
+/* A flavor keeps torchtitan's rule, which leaves yarn out of short sequences. */
+static void warn_of_yarn(const oct_job *job, const oct_model_args *there,
+                         const oct_model_args *here) {
+    if (oct_model_args_uses_yarn(there) && !oct_model_args_uses_yarn(here))
+        oct_log_warning("yarn isn't in force: training.seq_len is %" PRId64
+                        ", and torchtitan's rule is to leave it out up to the %" PRId64
+                        " tokens of the weights' first training; transformers applies it at any "
+                        "length, and so its logits of this model are others",
+                        job->training.seq_len, here->rope_original_max_position_embeddings);
+}
+
 oct_status oct_setup_check_hf(const char *folder, const oct_job *job, const oct_model_args *args,
                               oct_error *err) {
     oct_model_args there;
@@ -300,6 +317,8 @@ oct_status oct_setup_check_hf(const char *folder, const oct_job *job, const oct_
                           "%s/config.json: another model than the job's (%s %s; [model.args] may "
                           "change it): %s",
                           folder, oct_model_family_name(args->family), args->flavor, list.text);
+    else
+        warn_of_yarn(job, &there, args);
     oct_strbuf_free(&list);
     return status;
 }

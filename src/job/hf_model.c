@@ -2,8 +2,8 @@
  * rotates another way are permuted (model/hf_names.h). */
 #include "job/hf_model.h"
 
-#include <inttypes.h>
 #include <ctype.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +16,7 @@
 #include "hf/hf_decode.h"
 #include "hf/hf_folder.h"
 #include "job/local_part.h"
+#include "job/tensor_list.h"
 #include "model/hf_names.h"
 
 /* A tensor that the model needs. */
@@ -50,60 +51,51 @@ static bool is_quantized(const oct_safetensors_tensor *tensor) {
 
 /* ---- what fits and what doesn't ---- */
 
-/* A list for a message: the first few in full, then a number. */
-enum { LIST_BYTES = 260 };
-typedef struct list {
-    oct_strbuf text;
-    int64_t n, n_shown;
-} list;
+enum { LIST_BYTES = 320, ABOUT_BYTES = 160 };
 
 typedef struct fit {
     const source *from;
     bool *used; /* by tensor of the files */
     int64_t n_quantized;
-    list missing, surplus, misshapen, unreadable;
+    oct_tensor_list missing, surplus, misshapen, unreadable;
 } fit;
 
-static void put_shape(oct_strbuf *to, int n_dims, const int64_t *shape) {
+/* " (3072, 1024)", of as many dimensions as a message has room for. */
+static void put_shape(char *about, int n_dims, const int64_t *shape) {
     enum { MOST = 12 };
-    for (int i = 0; i < n_dims && i < MOST; i++)
-        oct_strbuf_printf(to, "%s%" PRId64, i ? ", " : "(", shape[i]);
-    oct_strbuf_puts(to, n_dims == 0 ? "()" : n_dims > MOST ? ", ...)" : ")");
+    size_t used = strlen(about);
+    for (int i = 0; i < n_dims && i < MOST && used < ABOUT_BYTES; i++)
+        used += (size_t)snprintf(about + used, ABOUT_BYTES - used, "%s%" PRId64, i ? ", " : " (",
+                                 shape[i]);
+    if (used < ABOUT_BYTES)
+        snprintf(about + used, ABOUT_BYTES - used, "%s",
+                 n_dims == 0     ? " ()"
+                 : n_dims > MOST ? ", ...)"
+                                 : ")");
 }
 
-/* Whether one more is shown; counts it. */
-static bool list_next(list *l) {
-    l->n++;
-    if (l->text.length >= LIST_BYTES)
-        return false;
-    l->n_shown++;
-    if (l->text.length)
-        oct_strbuf_puts(&l->text, ", ");
-    return true;
+static void list_tensor(oct_tensor_list *l, const char *name, int n_dims, const int64_t *shape) {
+    char about[ABOUT_BYTES] = "";
+    put_shape(about, n_dims, shape);
+    oct_tensor_list_add(l, name, about);
 }
 
-static void list_tensor(list *l, const char *name, int n_dims, const int64_t *shape) {
-    if (!list_next(l))
-        return;
-    oct_strbuf_printf(&l->text, "%s ", oct_show(name).text);
-    put_shape(&l->text, n_dims, shape);
-}
-
-static void list_misshapen(list *l, const char *name, int n_dims, const int64_t *shape,
+static void list_misshapen(oct_tensor_list *l, const char *name, int n_dims, const int64_t *shape,
                            const oct_safetensors_tensor *got) {
-    if (!list_next(l))
-        return;
-    oct_strbuf_printf(&l->text, "%s: expected ", oct_show(name).text);
-    put_shape(&l->text, n_dims, shape);
-    oct_strbuf_puts(&l->text, ", got ");
-    put_shape(&l->text, got->n_dims, got->shape);
+    char about[ABOUT_BYTES] = ": expected";
+    put_shape(about, n_dims, shape);
+    size_t used = strlen(about);
+    snprintf(about + used, sizeof about - used, ", got");
+    put_shape(about, got->n_dims, got->shape);
+    oct_tensor_list_add(l, name, about);
 }
 
-static void list_unreadable(list *l, const char *name, const char *expected,
+static void list_unreadable(oct_tensor_list *l, const char *name, const char *expected,
                             const oct_safetensors_tensor *got) {
-    if (list_next(l))
-        oct_strbuf_printf(&l->text, "%s: expected %s, got %s", oct_show(name).text, expected,
-                          oct_show(got->dtype_name).text);
+    char about[ABOUT_BYTES];
+    snprintf(about, sizeof about, ": expected %s, got %.8s", expected,
+             oct_show(got->dtype_name).text);
+    oct_tensor_list_add(l, name, about);
 }
 
 static bool same_shape(const oct_safetensors_tensor *tensor, int n_dims, const int64_t *shape) {
@@ -198,24 +190,14 @@ static void fit_rest(fit *f, int64_t *n_further) {
     }
 }
 
-static void put_list(oct_strbuf *to, const char *what, const list *l) {
-    if (l->n == 0)
-        return;
-    oct_strbuf_printf(to, "%s%s: %s", to->length ? "; " : "", what,
-                      l->text.text ? l->text.text : "");
-    if (l->n > l->n_shown)
-        oct_strbuf_printf(to, " and %" PRId64 " more", (l->n - l->n_shown));
-    to->failed |= l->text.failed;
-}
-
 static oct_status report(const fit *f, oct_hf_weights weights, oct_error *err) {
     const char *folder = f->from->folder;
     oct_strbuf all = {0};
     oct_status status = OCT_OK;
-    put_list(&all, "missing", &f->missing);
-    put_list(&all, "surplus", &f->surplus);
-    put_list(&all, "of another shape", &f->misshapen);
-    put_list(&all, "of another type", &f->unreadable);
+    oct_tensor_list_put(&f->missing, "missing", LIST_BYTES, &all);
+    oct_tensor_list_put(&f->surplus, "surplus", LIST_BYTES, &all);
+    oct_tensor_list_put(&f->misshapen, "of another shape", LIST_BYTES, &all);
+    oct_tensor_list_put(&f->unreadable, "of another type", LIST_BYTES, &all);
     if (all.failed)
         status = oct_fail_memory(err);
     else if (all.length)
@@ -300,10 +282,10 @@ static oct_status check_tensors(const source *from, const oct_model *model, oct_
                      " layers that predict further tokens aren't used",
                      from->folder, n_further, from->n_further);
     oct_free(f.used);
-    oct_strbuf_free(&f.missing.text);
-    oct_strbuf_free(&f.surplus.text);
-    oct_strbuf_free(&f.misshapen.text);
-    oct_strbuf_free(&f.unreadable.text);
+    oct_tensor_list_free(&f.missing);
+    oct_tensor_list_free(&f.surplus);
+    oct_tensor_list_free(&f.misshapen);
+    oct_tensor_list_free(&f.unreadable);
     return status;
 }
 
@@ -386,6 +368,16 @@ static oct_status read_config(source *from, oct_error *err) {
     return OCT_OK;
 }
 
+/* What transformers makes of a model in another way than this one's arguments say. */
+static void warn_of_transformers(const source *from) {
+    if (from->args->family == OCT_MODEL_DEEPSEEK_V3 && from->args->num_experts > 0 &&
+        from->args->score_func != OCT_SCORE_SIGMOID)
+        oct_log_warning(
+            "%s: scoring_func is softmax, and experts are chosen so; transformers' "
+            "DeepSeek-V3 has the sigmoid alone, whatever it says: its logits are others",
+            from->folder);
+}
+
 /* Opens the folder for a model that it fits. The caller closes from->hf whatever the status. */
 static oct_status open_source(const char *folder, oct_hf_weights weights, const oct_model *model,
                               source *from, oct_error *err) {
@@ -395,7 +387,18 @@ static oct_status open_source(const char *folder, oct_hf_weights weights, const 
     if (!status)
         status = oct_hf_model_open(folder, &hf, err);
     from->hf = hf;
-    return status ? status : check_tensors(from, model, weights, err);
+    if (!status)
+        status = check_tensors(from, model, weights, err);
+    if (!status)
+        warn_of_transformers(from);
+    return status;
+}
+
+oct_status oct_setup_check_hf_tensors(const char *folder, const oct_model *model, oct_error *err) {
+    source from;
+    oct_status status = open_source(folder, OCT_HF_ANY_WEIGHTS, model, &from, err);
+    oct_hf_model_close((oct_hf_model *)(uintptr_t)from.hf);
+    return status;
 }
 
 oct_status oct_setup_parameters_from_hf(const char *folder, oct_hf_weights weights,

@@ -24,6 +24,10 @@ typedef enum oct_hf_weights {
 oct_status oct_setup_parameters_from_hf(const char *folder, oct_hf_weights weights,
                                         oct_model *model, oct_error *err);
 
+/* The same refusals, from names, shapes and types alone: no weight is read, and the model needs no
+ * memory. */
+oct_status oct_setup_check_hf_tensors(const char *folder, const oct_model *model, oct_error *err);
+
 /* Hands each parameter's values, as the call above would read them, to `visit`, one parameter at a
  * time; the model stays as it is, and needn't have memory. Then the routers' biases, in `param`
  * NULL with the layer's number. A status other than OCT_OK ends it. */

@@ -363,7 +363,14 @@ static oct_status read_hf(const oct_job *job, const char *path, oct_model *model
                                                                : OCT_HF_HIGH_WEIGHTS;
         status = oct_setup_check_hf(path, job, oct_model_get_args(model), err);
     }
-    return status ? status : oct_setup_parameters_from_hf(path, weights, model, err);
+    if (!status)
+        status = oct_setup_parameters_from_hf(path, weights, model, err);
+    const oct_model_args *args = oct_model_get_args(model);
+    if (!status && args->num_experts > 0 && args->load_balance_coeff > 0)
+        oct_log_info("Router biases move by load_balance_coeff = %g a step; 0 keeps those of the "
+                     "weights",
+                     args->load_balance_coeff);
+    return status;
 }
 
 oct_status oct_setup_parameters(const oct_job *job, uint64_t seed, oct_model *model,

@@ -9,6 +9,9 @@
 #include "text/tokenizer_impl.h"
 #include "text/tokenizer_reader.h"
 
+#define CONFIG_NAME "tokenizer_config.json"
+#define MAP_NAME "special_tokens_map.json"
+
 static oct_status read_config(const char *path, json_t **root, oct_error *err) {
     char *text;
     size_t n_bytes;
@@ -103,18 +106,38 @@ static oct_status read_side_file(oct_tokenizer_reader *r, const char *folder, co
     return status;
 }
 
+/* transformers lets special_tokens_map.json win over a tokenizer_config.json that has no
+ * added_tokens_decoder yet (tokenization_utils_base.py, from_pretrained). */
+static oct_status is_older(oct_tokenizer_reader *r, const char *folder, bool *older) {
+    char *path = oct_path_join(folder, CONFIG_NAME);
+    json_t *config = NULL;
+    if (!path)
+        return oct_fail_memory(r->err);
+    oct_status status = oct_path_exists(path) ? read_config(path, &config, r->err) : OCT_OK;
+    *older = !json_object_get(config, "added_tokens_decoder");
+    json_decref(config);
+    oct_free(path);
+    return status;
+}
+
+static oct_status read_names(oct_tokenizer_reader *r, const char *folder, bool said[2]) {
+    static const char *const keys[2] = {"bos_token", "eos_token"};
+    const char *files[2] = {CONFIG_NAME, MAP_NAME};
+    bool older = false;
+    oct_status status = is_older(r, folder, &older);
+    for (int i = 0; i < 2 && !status; i++)
+        status = read_side_file(r, folder, files[older ? 1 - i : i], pick_by_name, keys, said);
+    return status;
+}
+
 oct_status oct_reader_ends(oct_tokenizer_reader *r, const char *folder) {
-    static const char *const token_keys[2] = {"bos_token", "eos_token"};
     static const char *const id_keys[2] = {"bos_token_id", "eos_token_id"};
     oct_tokenizer *t = r->tokenizer;
     bool said[2] = {false, false};
     t->bos = t->eos = -1;
     oct_status status = OCT_OK;
     if (folder)
-        status = read_side_file(r, folder, "tokenizer_config.json", pick_by_name, token_keys, said);
-    if (!status && folder)
-        status =
-            read_side_file(r, folder, "special_tokens_map.json", pick_by_name, token_keys, said);
+        status = read_names(r, folder, said);
     if (!status && folder)
         status = read_side_file(r, folder, "generation_config.json", pick_by_id, id_keys, said);
     if (status)

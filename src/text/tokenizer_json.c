@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/count.h"
 #include "base/fs.h"
+#include "base/nearest.h"
 #include "file/json.h"
 #include "text/tokenizer_impl.h"
 #include "text/tokenizer_reader.h"
@@ -463,6 +464,29 @@ static oct_status find_files(const char *path, char **file, char **folder, oct_e
     return *file && *folder ? OCT_OK : oct_fail_memory(err);
 }
 
+/* As the reference library has it: no other parts, and one version of the format. */
+static oct_status check_root(oct_tokenizer_reader *r, const json_t *root) {
+    static const char *const parts[] = {"version",        "truncation", "padding",
+                                        "added_tokens",   "normalizer", "pre_tokenizer",
+                                        "post_processor", "decoder",    "model"};
+    const char *key;
+    const json_t *part, *version = json_object_get(root, "version");
+    json_object_foreach((json_t *)(uintptr_t)root, key, part) {
+        bool known = false;
+        for (size_t i = 0; i < OCT_COUNT(parts); i++)
+            known = known || strcmp(key, parts[i]) == 0;
+        const char *near = known ? NULL : oct_nearest_name(key, parts, OCT_COUNT(parts));
+        if (!known)
+            return oct_fail(r->err, OCT_INVALID, "%s: %s: unknown key%s%s", r->path,
+                            oct_show(key).text, near ? "; did you mean " : "", near ? near : "");
+    }
+    if (version && (!json_is_string(version) || strcmp(json_string_value(version), "1.0") != 0))
+        return oct_fail(r->err, OCT_INVALID, "%s: version: expected \"1.0\"; got %s", r->path,
+                        json_is_string(version) ? oct_show(json_string_value(version)).text
+                                                : oct_json_kind(version));
+    return OCT_OK;
+}
+
 oct_status oct_tokenizer_load(const char *path, oct_tokenizer **tokenizer, oct_error *err) {
     char *file, *folder;
     json_t *root = NULL;
@@ -476,6 +500,8 @@ oct_status oct_tokenizer_load(const char *path, oct_tokenizer **tokenizer, oct_e
     if (!status)
         status = read_root(file, &root, &r.nul, err);
     t->pieces.used = t->bpe.by_character = !oct_reader_spells_bytes(root);
+    if (!status)
+        status = check_root(&r, root);
     if (!status)
         status = read_model(&r, root);
     r.vocab = json_object_get(json_object_get(root, "model"), "vocab");

@@ -37,6 +37,19 @@ def shapes(config):
     return names
 
 
+def deepseek_shapes(config):
+    """The same of layers with latent attention, none of which has experts."""
+    d, rank, heads = config["hidden_size"], config["kv_lora_rank"], config["num_attention_heads"]
+    nope, rope, v = config["qk_nope_head_dim"], config["qk_rope_head_dim"], config["v_head_dim"]
+    names = {n: s for n, s in shapes(dict(config, model_type="llama")).items() if "self_attn" not in n}
+    for i in range(config["num_hidden_layers"]):
+        layer = f"model.layers.{i}.self_attn."
+        names.update({layer + "q_proj.weight": [heads * (nope + rope), d], layer + "kv_a_proj_with_mqa.weight": [rank + rope, d],
+                      layer + "kv_a_layernorm.weight": [rank], layer + "kv_b_proj.weight": [heads * (nope + v), rank],
+                      layer + "o_proj.weight": [d, heads * v]})
+    return names
+
+
 def f32(shape, values):
     return "F32", shape, struct.pack(f"<{len(values)}f", *values)
 
@@ -88,11 +101,11 @@ PUBLISHED = {
 
 
 class Models(Training):
-    def folder_of(self, config, name="model", **changes):
+    def folder_of(self, config, name="model", made=None, **changes):
         """A folder of random weights, tokenizer included; `changes` gives tensors in their place, or more."""
         draw = random.Random(5)
         tensors = {}
-        for tensor, shape in shapes(config).items():
+        for tensor, shape in (made or shapes(config)).items():
             n = math.prod(shape)
             tensors[tensor] = f32(shape, [draw.gauss(0, 0.3) for _ in range(n)])
         tensors.update(changes)
@@ -137,8 +150,11 @@ class Models(Training):
         folder = self.folder_of(LLAMA, **{"model.layers.2.mlp.up_proj.weight": ("F32", [2], bytes(8)),
                                           "model.layers.0.self_attn.q_proj.bias": ("F32", [32], bytes(128)),
                                           "model.norm.weight": ("F32", [31], bytes(124))})
-        self.refused_with(["eval", folder, "text.txt"], "surplus: ", "model.layers.0.self_attn.q_proj.bias (32)",
-                          "model.layers.2.mlp.up_proj.weight (2)", "of another shape: model.norm.weight: expected (32), got (31)")
+        for command in (["eval", folder, "text.txt"], ["plan", folder]):
+            self.refused_with(command, "surplus: ", "model.layers.0.self_attn.q_proj.bias (32)", "model.layers.2.mlp.up_proj.weight (2)",
+                              "of another shape: model.norm.weight: expected (32), got (31)")
+        os.remove(self.path(folder, "model.safetensors"))
+        self.assertIn("model has no weights: the plan is of what its config.json says", self.accepted(["plan", folder]).stderr)
         self.folder_of(dict(LLAMA, hidden_activation="gelu"))
         self.refused_with(["eval", "model", "text.txt"], "doesn't use: hidden_activation")
 
@@ -195,6 +211,22 @@ class Models(Training):
         self.assertIn(", where the weights' config.json says ", asked.stderr + asked.stdout)
         self.refused_with(load + ["--model.args.norm_eps=1e-6", "--model.args.rope_theta=20000.0",
                                   "--checkpoint.initial_load_in_hf_quantized"], "expected weights in 8 bits")
+
+    def test_given_a_folder_with_yarn_a_flavors_short_job_says_that_it_leaves_it_out(self):
+        config = dict(LLAMA, model_type="deepseek_v3", num_key_value_heads=4, q_lora_rank=None, kv_lora_rank=8, qk_nope_head_dim=4,
+                      qk_rope_head_dim=4, v_head_dim=8, first_k_dense_replace=2, n_routed_experts=4, num_experts_per_tok=2, n_group=1,
+                      topk_group=1, routed_scaling_factor=1.0, moe_intermediate_size=16, rms_norm_eps=1e-6, rope_theta=10000.0, rope_scaling=dict(
+                          rope_type="yarn", factor=40.0, original_max_position_embeddings=4096, mscale=1.0, mscale_all_dim=1.0))
+        folder = self.folder_of(config, made=deepseek_shapes(config))
+        sizes = dict(dim=32, n_layers=2, n_heads=4, vocab_size=257, hidden_dim=48, q_lora_rank=0, kv_lora_rank=8, qk_nope_head_dim=4,
+                     qk_rope_head_dim=4, v_head_dim=8, n_dense_layers=2, num_experts=4, top_k=2, num_expert_groups=0, moe_inter_dim=16,
+                     num_shared_experts=1, norm_eps=1e-6, rope_factor=40.0, original_seq_len=4096, mscale=1.0)
+        job = ["train", "job.toml", "--model.name=deepseek_v3", "--model.flavor=demo", "--training.steps=1",
+               f"--checkpoint.initial_load_path={folder}", "--checkpoint.initial_load_in_hf", f"--model.tokenizer_path={folder}"]
+        job += [f"--model.args.{k}={v}" for k, v in sizes.items()]
+        said = "yarn isn't in force: training.seq_len is 32, and torchtitan's rule is to leave it out up to the 4096 tokens"
+        self.assertIn(said, self.accepted(job).stdout)
+        self.assertNotIn("yarn", self.accepted(job + ["--training.seq_len=4100", "--training.local_batch_size=1", "--validation.no-enable"]).stdout)
 
 
 if __name__ == "__main__":

@@ -301,7 +301,7 @@ static void given_many_that_do_not_fit_the_rest_is_counted(void **state) {
     int64_t fitting = s->n_items;
     while (s->n_items < MAX_ITEMS) {
         char name[64];
-        snprintf(name, sizeof name, "some.module.with.a.long.name.%d", (int)s->n_items);
+        snprintf(name, sizeof name, "some.module.with.a.long.name.x%d", (int)s->n_items);
         add(s, name, OCT_F32, 1, &one);
     }
     oct_error err = {0};
@@ -316,6 +316,27 @@ static void given_many_that_do_not_fit_the_rest_is_counted(void **state) {
     left = strtoll(more, NULL, 10);
     assert_true(shown >= 5);
     assert_int_equal(shown + left, MAX_ITEMS - fitting);
+}
+
+/* All layers and experts, in one line. */
+static void given_tensors_that_differ_in_numbers_alone_they_are_one_entry(void **state) {
+    scene *s = *state;
+    const int64_t shape[2] = {3, 4};
+    write_config(s, "{" QWEN3 "}");
+    create_model(s);
+    add_tensors(s, NULL);
+    for (int i = 0; i < 12; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "model.layers.%d.mlp.experts.%d.up.weight", 20 + i / 3, i % 3);
+        add(s, name, OCT_F32, 2, shape);
+        snprintf(name, sizeof name, "blocks.%d.scale", 3 * i);
+        add(s, name, OCT_F32, 1, shape);
+    }
+    oct_error err = {0};
+    assert_int_equal(read_model(s, OCT_HF_ANY_WEIGHTS, &err), OCT_INVALID);
+    assert_non_null(strstr(err.message,
+                           "surplus: model.layers.{20-23}.mlp.experts.{0-2}.up.weight (3, 4)"
+                           ", blocks.{0-33}.scale [12 of them] (3)"));
 }
 
 static void given_leftovers_that_change_nothing_they_are_taken(void **state) {
@@ -450,6 +471,7 @@ int main(void) {
         SCENE(given_scales_that_do_not_fit_their_codes_each_is_named),
         SCENE(given_tensors_that_do_not_fit_all_are_listed_with_their_shapes),
         SCENE(given_many_that_do_not_fit_the_rest_is_counted),
+        SCENE(given_tensors_that_differ_in_numbers_alone_they_are_one_entry),
         SCENE(given_leftovers_that_change_nothing_they_are_taken),
         SCENE(given_a_stored_router_bias_it_chooses_and_stays_with_a_coefficient_of_0),
         SCENE(given_a_cache_windows_and_bare_layers_are_those_of_the_whole_sequence),

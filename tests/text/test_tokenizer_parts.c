@@ -2,16 +2,17 @@
  * rules. */
 #include "story.h"
 
+#include "base/count.h"
 #include "file_support.h"
 #include "tokenizer_support.h"
 
 static void given_numbers_beyond_json_a_tokenizer_loads(void **state) {
     (void)state;
     assert_int_equal(oct_make_folders("big", NULL), OCT_OK);
-    put_tokenizer("big/tokenizer.json", "", "",
-                  "\"x\":[NaN,-Infinity,1e999,-12345678901234567890]," BYTE_LEVEL);
-    put_text("big/tokenizer_config.json", "\xef\xbb\xbf{\"model_max_length\": "
-                                          "1000000000000000019884624838656, \"eos_token\": \"a\"}");
+    put_tokenizer("big/tokenizer.json", "", "", BYTE_LEVEL);
+    put_text("big/tokenizer_config.json",
+             "\xef\xbb\xbf{\"model_max_length\": 1000000000000000019884624838656, \"eos_token\": "
+             "\"a\", \"x\":[NaN,-Infinity,1e999,-12345678901234567890]}");
     oct_tokenizer *t = load("big");
     assert_int_equal(oct_tokenizer_eos(t), 'a');
     oct_tokenizer_free(t);
@@ -208,6 +209,13 @@ static void given_thousands_of_added_tokens_each_is_found(void **state) {
     oct_tokenizer_free(t);
 }
 
+static void assert_ends(const char *path, int32_t bos, int32_t eos) {
+    oct_tokenizer *t = load(path);
+    assert_int_equal(oct_tokenizer_bos(t), bos);
+    assert_int_equal(oct_tokenizer_eos(t), eos);
+    oct_tokenizer_free(t);
+}
+
 static void given_a_special_tokens_map_it_names_the_ends(void **state) {
     (void)state;
     assert_int_equal(oct_make_folders("map", NULL), OCT_OK);
@@ -215,10 +223,38 @@ static void given_a_special_tokens_map_it_names_the_ends(void **state) {
     put_text("map/tokenizer_config.json", "{\"bos_token\":\"\"}");
     put_text("map/special_tokens_map.json",
              "{\"eos_token\":{\"content\":\"<y>\"},\"bos_token\":\"<x>\"}");
-    oct_tokenizer *t = load("map");
-    assert_int_equal(oct_tokenizer_bos(t), -1); /* "" says that there is none */
-    assert_int_equal(oct_tokenizer_eos(t), 257);
-    oct_tokenizer_free(t);
+    /* Without added_tokens_decoder, what older folders are, the map wins: transformers 4.57, 5.24.
+     */
+    assert_ends("map", 256, 257);
+    put_text("map/tokenizer_config.json", "{\"bos_token\":\"<y>\",\"eos_token\":null}");
+    assert_ends("map", 256, 257);
+    put_text("map/tokenizer_config.json", "{\"added_tokens_decoder\":{},\"bos_token\":\"\"}");
+    assert_ends("map", -1, 257); /* "" says that there is none */
+    put_text("map/special_tokens_map.json", "{\"eos_token\":\"<x>\"}");
+    put_text("map/tokenizer_config.json", "{\"bos_token\":\"<y>\",\"eos_token\":\"<y>\"}");
+    assert_ends("map", 257, 256);
+}
+
+/* As the reference library (0.23): one version, no other parts, whatever they hold. */
+static void given_parts_or_a_version_that_are_unknown_the_file_is_refused(void **state) {
+    (void)state;
+    static const char *const wrong[][2] = {
+        {"\"normalizers\":{\"type\":\"NFKC\"},",
+         "normalizers: unknown key; did you mean normalizer"},
+        {"\"x\":1,", "x: unknown key"},
+        {"\"version\":\"2.0\",", "version: expected \"1.0\"; got 2.0"},
+        {"\"version\":null,", "version: expected \"1.0\"; got null"}};
+    for (size_t i = 0; i < OCT_COUNT(wrong); i++) {
+        char more[512];
+        oct_tokenizer *t = NULL;
+        oct_error err = {0};
+        snprintf(more, sizeof more, "%s" BYTE_LEVEL, wrong[i][0]);
+        put_tokenizer("t.json", "", "", more);
+        assert_int_equal(oct_tokenizer_load("t.json", &t, &err), OCT_INVALID);
+        assert_contains(err.message, wrong[i][1]);
+    }
+    put_tokenizer("t.json", "", "", "\"version\":\"1.0\"," BYTE_LEVEL);
+    oct_tokenizer_free(load("t.json"));
 }
 
 static void given_tokens_in_the_config_beside_it_they_are_added(void **state) {
@@ -280,6 +316,7 @@ int main(void) {
             given_a_longer_token_that_may_not_stand_there_the_shorter_one_is_not_tried),
         cmocka_unit_test(given_thousands_of_added_tokens_each_is_found),
         cmocka_unit_test(given_a_special_tokens_map_it_names_the_ends),
+        cmocka_unit_test(given_parts_or_a_version_that_are_unknown_the_file_is_refused),
         cmocka_unit_test(given_tokens_in_the_config_beside_it_they_are_added),
         cmocka_unit_test(given_a_mark_that_its_nfc_does_not_know_it_stays_where_it_is),
         cmocka_unit_test(given_parts_behind_byte_level_they_cut_the_spelling),

@@ -1,5 +1,6 @@
 /* octet compare: the twin run, its table and where its report is. */
 #include <stdio.h>
+#include <octet/version.h>
 #include <string.h>
 
 #include "base/count.h"
@@ -157,7 +158,7 @@ oct_status cli_compare(int argc, char **argv, oct_error *err) {
         status = oct_fail(err, OCT_INVALID,
                           "--no-noise: one seed has none to measure; expected "
                           "--seeds above 1 with it");
-    snprintf(machine, sizeof machine, "octet %s, %s", OCT_VERSION, oct_cpu_model_name());
+    snprintf(machine, sizeof machine, "octet %s, %s", oct_version(), oct_cpu_model_name());
     asked.machine = machine;
     asked.config = args.n_operands ? args.operands[0] : NULL;
     asked.overrides = args.overrides;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <utf8proc.h>
+#include <octet/version.h>
 #include <xxhash.h>
 
 #include "base/cgroup.h"
@@ -70,7 +71,7 @@ oct_status cli_info(int argc, char **argv, oct_error *err) {
     cli_args args;
     oct_status status;
     if (cli_begin(&spec, argc, argv, &args, &status, err)) {
-        printf("octet: %s\n", OCT_VERSION);
+        printf("octet: %s\n", oct_version());
         print_cpu();
         print_threads();
         printf("mpi: %s\n", oct_comm_library());

@@ -6,9 +6,11 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <octet/version.h>
 #include <unistd.h>
 
 #include "base/count.h"
+#include "base/float_mode.h"
 #include "base/nearest.h"
 #include "base/thread.h"
 #include "cli.h"
@@ -135,7 +137,7 @@ static oct_status run(int argc, char **argv, oct_error *err) {
     if (argc > 2)
         return oct_fail(err, OCT_INVALID, "%s: unexpected argument '%.100s'; usage: octet version",
                         argv[1], argv[2]);
-    printf("octet %s\n", OCT_VERSION);
+    printf("octet %s\n", oct_version());
     return OCT_OK;
 }
 
@@ -158,6 +160,7 @@ void cli_conclude_with(int exit_status) {
 
 int main(int argc, char **argv) {
     oct_error err = {0};
+    oct_float_mode_begin(); /* a library that was loaded may have set another */
     hold_standard_streams();
     signal(SIGXFSZ, SIG_IGN); /* a file over the limit is a failed write, as a full disk is */
     cli_terminal_init();

@@ -8,5 +8,6 @@
 #include <octet/status.h>
 #include <octet/tensor.h>
 #include <octet/threads.h>
+#include <octet/version.h>
 
 #endif

@@ -1,11 +1,12 @@
-/* Quantizing and multiplying 8-bit matrices: the library's core, for programs that bring their own
- * memory.
+/* Quantizing and multiplying 8-bit matrices in the two usual ways, MX and per tensor.
  *
  * Matrices are row-major and contiguous; sizes are in elements and at least 0. All functions are
- * thread-safe and use oct_threads() threads; results are the same bits for any number of them.
- * They fail with OCT_INVALID for arguments that make no sense (a wrong format, a negative size) and
- * OCT_NO_MEMORY for refused workspace, and then write nothing. Formats and rules: octet/format.h
- * and docs/numerics.md. */
+ * thread-safe and use oct_threads() threads; results are the same bits for any number of them and
+ * in any floating-point mode of the caller's.
+ * They fail with OCT_INVALID for arguments that make no sense (a format of another family, a
+ * negative size, NULL where there are elements, a scale that is missing) and OCT_NO_MEMORY for
+ * refused workspace, and then write nothing. Formats and rules: octet/format.h and
+ * docs/numerics.md. */
 #ifndef OCTET_QUANTIZE_H
 #define OCTET_QUANTIZE_H
 
@@ -52,7 +53,7 @@ typedef struct oct_codes {
     oct_dtype format;
     const uint8_t *codes;
     const uint8_t *mx_scales; /* (R, ceil(K/32)); NULL: tensor_scale applies */
-    float tensor_scale;
+    float tensor_scale;       /* positive, or NaN */
 } oct_codes;
 
 /* c (M, N) fp32 = a (M, K) b (N, K)^T, by the fastest product of this CPU that meets the error

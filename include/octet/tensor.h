@@ -13,23 +13,24 @@ extern "C" {
 #define OCT_MAX_DIMS 4
 
 typedef enum oct_dtype {
-    OCT_F32,
-    OCT_BF16,
-    OCT_E4M3, /* OCP FP8: 4 exponent bits, no Inf, largest 448 */
-    OCT_E5M2, /* OCP FP8: 5 exponent bits, Inf, largest 57344 */
-    OCT_HIF8, /* HiFloat8 (arXiv 2409.16626): tapered precision, largest 32768 */
-    OCT_E8M0, /* OCP MX scale: 2^(code-127), 255 is NaN */
-    OCT_F64,
-    OCT_F16,
-    OCT_I64,
-    OCT_I32,
-    OCT_I16,
-    OCT_I8,
-    OCT_U8,
-    OCT_BOOL,
-    OCT_N_DTYPES
+    OCT_F32 = 0,
+    OCT_BF16 = 1,
+    OCT_E4M3 = 2, /* OCP FP8: 4 exponent bits, no Inf, largest 448 */
+    OCT_E5M2 = 3, /* OCP FP8: 5 exponent bits, Inf, largest 57344 */
+    OCT_HIF8 = 4, /* HiFloat8 (arXiv 2409.16626): tapered precision, largest 32768 */
+    OCT_E8M0 = 5, /* OCP MX scale: 2^(code-127), 255 is NaN */
+    OCT_F64 = 6,
+    OCT_F16 = 7,
+    OCT_I64 = 8,
+    OCT_I32 = 9,
+    OCT_I16 = 10,
+    OCT_I8 = 11,
+    OCT_U8 = 12,
+    OCT_BOOL = 13,
+    OCT_N_DTYPES /* grows with versions */
 } oct_dtype;
 
+/* 0, and "unknown", for what isn't a dtype. */
 OCT_API size_t oct_dtype_bytes(oct_dtype dtype);
 OCT_API const char *oct_dtype_name(oct_dtype dtype); /* "float32", "bfloat16", "E4M3", ... */
 

@@ -1,4 +1,8 @@
-/* Threads of this process's loops. Results are the same bits for any number of them. */
+/* Threads of this process's loops. Results are the same bits for any number of them.
+ *
+ * A function with an argument `threads` uses as many, or with 0 oct_threads(). Every function reads
+ * the number once, when it is called: setting another beside a running one changes nothing there.
+ * Both functions may be called from any thread at any time. */
 #ifndef OCTET_THREADS_H
 #define OCTET_THREADS_H
 

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/call.h"
 #include "base/cgroup.h"
 
 #define MAX_THREADS 1024
@@ -43,7 +44,8 @@ static struct {
           .work = PTHREAD_COND_INITIALIZER,
           .idle = PTHREAD_COND_INITIALIZER};
 
-static int n_threads;
+static atomic_int n_threads;     /* of the process; 0: not asked for yet */
+static _Thread_local int n_call; /* of the public function that this thread is in; 0: in none */
 static _Thread_local bool inside;
 
 /* A number from 1 to MAX_THREADS with spaces around it, up to a comma or the end. *end: after it.
@@ -107,14 +109,34 @@ oct_status oct_threads_init(oct_error *err) {
     return read_wanted(&n, err);
 }
 
+static int at_most(int n) {
+    return n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : n;
+}
+
 int oct_threads(void) {
-    if (n_threads == 0)
-        n_threads = default_threads();
-    return n_threads;
+    if (n_call > 0)
+        return n_call;
+    int n = atomic_load(&n_threads), unset = 0;
+    if (n > 0)
+        return n;
+    n = default_threads();
+    /* What another thread has set meanwhile stays. */
+    return atomic_compare_exchange_strong(&n_threads, &unset, n) ? n : unset;
 }
 
 void oct_threads_set(int n) {
-    n_threads = n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : n;
+    atomic_store(&n_threads, at_most(n));
+}
+
+oct_call oct_call_begin(int threads) {
+    oct_call call = {.mode = oct_float_mode_begin(), .threads_before = n_call};
+    n_call = threads > 0 ? at_most(threads) : oct_threads();
+    return call;
+}
+
+void oct_call_end(const oct_call *call) {
+    n_call = call->threads_before;
+    oct_float_mode_end(&call->mode);
 }
 
 static void relax(void) {
@@ -148,6 +170,7 @@ static unsigned wait_for_work(unsigned seen) {
 
 static void *worker(void *argument) {
     int thread = (int)(intptr_t)argument;
+    oct_float_mode_begin(); /* a thread begins in the mode of the one that made it */
     unsigned seen = pool.first_seen;
     for (;;) {
         seen = wait_for_work(seen);

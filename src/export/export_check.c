@@ -6,6 +6,7 @@
 
 #include "format/f16.h"
 #include "format/fp32.h"
+#include "format/fp8.h"
 #include "job/hf_model.h"
 #include "nn/experts.h"
 #include "nn/linear.h"
@@ -51,7 +52,7 @@ static const oct_recipe *recipe_of(const oct_export *e, const oct_param *param) 
 
 static float meant(const oct_qmatrix *q, int64_t row, int64_t col) {
     const uint8_t *scales = q->scales;
-    return oct_fp8_decode(q->format, q->codes[row * q->cols + col]) *
+    return oct_fp8_value(q->format, q->codes[row * q->cols + col]) *
            oct_e8m0_decode(scales[row / q->block_rows * q->ld_scales + col / OCT_MX_BLOCK]);
 }
 

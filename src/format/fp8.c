@@ -1,7 +1,7 @@
 /* The 8-bit element formats by dtype, as training uses them: saturating, HiF8 rounding TA. */
-#include <octet/format.h>
+#include "format/fp8.h"
 
-uint8_t oct_fp8_encode(oct_dtype format, float x) {
+uint8_t oct_fp8_code(oct_dtype format, float x) {
     if (format == OCT_E4M3)
         return oct_e4m3_encode(x, OCT_SATURATE);
     if (format == OCT_E5M2)
@@ -9,7 +9,7 @@ uint8_t oct_fp8_encode(oct_dtype format, float x) {
     return oct_hif8_encode(x, OCT_HIF8_TA, OCT_SATURATE);
 }
 
-float oct_fp8_decode(oct_dtype format, uint8_t code) {
+float oct_fp8_value(oct_dtype format, uint8_t code) {
     if (format == OCT_E4M3)
         return oct_e4m3_decode(code);
     if (format == OCT_E5M2)
@@ -17,6 +17,6 @@ float oct_fp8_decode(oct_dtype format, uint8_t code) {
     return oct_hif8_decode(code);
 }
 
-float oct_fp8_max(oct_dtype format) {
+float oct_fp8_largest(oct_dtype format) {
     return format == OCT_E4M3 ? 448 : format == OCT_E5M2 ? 57344 : 32768;
 }

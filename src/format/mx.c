@@ -11,6 +11,7 @@
 #include <octet/format.h>
 
 #include "format/fp32.h"
+#include "format/fp8.h"
 
 /* floor(log2 x) of a positive finite x. */
 static int floor_log2(float x) {
@@ -35,7 +36,7 @@ static int rounded_log2(float x, int mantissa_bits) {
     return (int)((oct_f32_bits(x) + half) >> 23) - 127;
 }
 
-uint8_t oct_mx_scale(float amax, oct_dtype format, oct_scale_mode mode) {
+uint8_t oct_mx_scale_code(float amax, oct_dtype format, oct_scale_mode mode) {
     int emax = format == OCT_E4M3 ? 8 : 15;
     int k = 0;
     if ((oct_f32_bits(amax) & ~OCT_F32_SIGN) >= OCT_F32_INF)

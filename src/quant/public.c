@@ -4,12 +4,12 @@
 #include <math.h>
 
 #include "base/alloc.h"
-#include "base/arena.h"
+#include "base/call.h"
 #include "base/checked.h"
 #include "base/thread.h"
+#include "format/fp8.h"
 #include "kernel/gemm.h"
 #include "kernel/select.h"
-#include "quant/qmatrix.h"
 
 #define TASK_ROWS 64
 
@@ -22,20 +22,14 @@ static bool is_source(oct_dtype dtype) {
     return dtype == OCT_F32 || dtype == OCT_BF16;
 }
 
-static bool is_mx(oct_dtype format) {
-    return format == OCT_E4M3 || format == OCT_E5M2;
-}
-
-static bool is_mode(oct_scale_mode mode) {
-    return mode == OCT_SCALE_FLOOR || mode == OCT_SCALE_CEIL || mode == OCT_SCALE_EVEN ||
-           mode == OCT_SCALE_RCEIL;
-}
-
-static bool is_code(oct_dtype format) {
-    return is_mx(format) || format == OCT_HIF8;
+/* Memory that has to be there. */
+static bool is_memory(const void *memory, int64_t rows, int64_t cols) {
+    return memory || rows == 0 || cols == 0;
 }
 
 size_t oct_mx_scale_bytes(int64_t rows, int64_t cols) {
+    if (!is_matrix(rows, cols))
+        return 0;
     return (size_t)(rows * oct_ceil_div(cols, OCT_MX_BLOCK));
 }
 
@@ -78,13 +72,18 @@ static void mx_cols_task(void *context, int64_t task, int thread) {
 static oct_status mx_quantize(const oct_matrix_view *x, oct_dtype format, oct_scale_mode mode,
                               uint8_t *codes, uint8_t *scales, int64_t row_elements,
                               void (*task)(void *context, int64_t task, int thread)) {
-    if (!is_matrix(x->rows, x->cols) || !is_source(x->dtype) || !is_mx(format) || !is_mode(mode))
+    if (!is_matrix(x->rows, x->cols) || !is_source(x->dtype) || !oct_is_mx_format(format) ||
+        !oct_is_scale_mode(mode))
         return OCT_INVALID;
     if (x->rows == 0 || x->cols == 0)
         return OCT_OK;
+    if (!x->data || !codes || !scales)
+        return OCT_INVALID;
     mx_job j = {
         *x, format, mode, {codes, row_elements, scales, oct_ceil_div(row_elements, OCT_MX_BLOCK)}};
+    const oct_call call = oct_call_begin(0);
     oct_parallel(oct_ceil_div(x->rows, TASK_ROWS), task, &j);
+    oct_call_end(&call);
     return OCT_OK;
 }
 
@@ -101,35 +100,64 @@ oct_status oct_mx_quantize_transposed(const void *x, oct_dtype x_dtype, int64_t 
     return mx_quantize(&view, format, mode, codes, scales, rows, mx_cols_task);
 }
 
+typedef struct mx_codes {
+    const uint8_t *codes, *scales;
+    int64_t rows, cols;
+    oct_dtype format;
+    float *y;
+} mx_codes;
+
+static void mx_dequantize_task(void *context, int64_t task, int thread) {
+    const mx_codes *j = context;
+    const int64_t blocks = oct_ceil_div(j->cols, OCT_MX_BLOCK);
+    const int64_t end = oct_min_i64(j->rows, (task + 1) * TASK_ROWS);
+    (void)thread;
+    for (int64_t r = task * TASK_ROWS; r < end; r++)
+        for (int64_t c = 0; c < j->cols; c++)
+            j->y[r * j->cols + c] = oct_fp8_value(j->format, j->codes[r * j->cols + c]) *
+                                    oct_e8m0_decode(j->scales[r * blocks + c / OCT_MX_BLOCK]);
+}
+
 oct_status oct_mx_dequantize(const uint8_t *codes, const uint8_t *scales, int64_t rows,
                              int64_t cols, oct_dtype format, float *y) {
-    if (!is_matrix(rows, cols) || !is_mx(format))
+    if (!is_matrix(rows, cols) || !oct_is_mx_format(format) || !is_memory(codes, rows, cols) ||
+        !is_memory(scales, rows, cols) || !is_memory(y, rows, cols))
         return OCT_INVALID;
-    int64_t blocks = oct_ceil_div(cols, OCT_MX_BLOCK);
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t c = 0; c < cols; c++)
-            y[r * cols + c] = oct_fp8_decode(format, codes[r * cols + c]) *
-                              oct_e8m0_decode(scales[r * blocks + c / OCT_MX_BLOCK]);
+    mx_codes j = {codes, scales, rows, cols, format, y};
+    const oct_call call = oct_call_begin(0);
+    oct_parallel(oct_ceil_div(rows, TASK_ROWS), mx_dequantize_task, &j);
+    oct_call_end(&call);
     return OCT_OK;
+}
+
+/* The scale of the whole matrix, and its codes by it. */
+static __attribute__((noinline)) void tensor_quantize(const oct_matrix_view *x, oct_dtype format,
+                                                      float target, uint8_t *codes, float *scale) {
+    const oct_quantize_kernels *kernels = oct_kernels_current()->quantize;
+    *scale = oct_scale_from_amax(kernels->amax(x), target);
+    kernels->scaled(x, format, *scale, codes, x->cols);
 }
 
 oct_status oct_tensor_quantize(const void *x, oct_dtype x_dtype, int64_t rows, int64_t cols,
                                oct_dtype format, float target, uint8_t *codes, float *scale) {
-    if (!is_matrix(rows, cols) || !is_source(x_dtype) || !is_code(format) || !(target > 0) ||
-        isinf(target))
+    if (!is_matrix(rows, cols) || !is_source(x_dtype) || !oct_is_fp8(format) || !(target > 0) ||
+        isinf(target) || !scale || !is_memory(x, rows, cols) || !is_memory(codes, rows, cols))
         return OCT_INVALID;
-    const oct_quantize_kernels *kernels = oct_kernels_current()->quantize;
     oct_matrix_view view = {x, x_dtype, cols > 0 ? rows : 0, cols, cols};
-    *scale = oct_scale_from_amax(kernels->amax(&view), target);
-    kernels->scaled(&view, format, *scale, codes, cols);
+    const oct_call call = oct_call_begin(0);
+    tensor_quantize(&view, format, target, codes, scale);
+    oct_call_end(&call);
     return OCT_OK;
 }
 
 oct_status oct_tensor_dequantize(const uint8_t *codes, float scale, int64_t rows, int64_t cols,
                                  oct_dtype format, float *y) {
-    if (!is_matrix(rows, cols) || !is_code(format))
+    if (!is_matrix(rows, cols) || !oct_is_fp8(format) || !is_memory(codes, rows, cols) ||
+        !is_memory(y, rows, cols))
         return OCT_INVALID;
+    const oct_call call = oct_call_begin(0);
     oct_kernels_current()->quantize->decode_scaled(codes, rows, cols, cols, format, scale, y, cols);
+    oct_call_end(&call);
     return OCT_OK;
 }
 
@@ -145,14 +173,28 @@ static oct_operand operand(const oct_codes *codes, int64_t K) {
                          .block_rows = 1};
 }
 
-static bool is_operand(const oct_codes *codes) {
-    return codes->mx_scales ? is_mx(codes->format) : is_code(codes->format);
+/* A scale of NaN is that of a tensor with a NaN or an Inf; 0 is one that nobody has set. */
+static bool is_operand(const oct_codes *codes, int64_t rows, int64_t K) {
+    if (!codes || !is_memory(codes->codes, rows, K))
+        return false;
+    if (codes->mx_scales)
+        return oct_is_mx_format(codes->format);
+    return oct_is_fp8(codes->format) && (codes->tensor_scale > 0 || isnan(codes->tensor_scale));
+}
+
+static oct_status multiply(const oct_gemm_problem *problem) {
+    void *workspace = oct_malloc(oct_gemm_workspace(problem, 1, OCT_GEMM_AUTO));
+    if (!workspace)
+        return OCT_NO_MEMORY;
+    oct_gemm(problem, 1, OCT_GEMM_AUTO, workspace);
+    oct_free(workspace);
+    return OCT_OK;
 }
 
 oct_status oct_codes_multiply(const oct_codes *a, const oct_codes *b, int64_t M, int64_t N,
                               int64_t K, float *c) {
-    if (!is_matrix(M, N) || !is_matrix(M, K) || !is_matrix(N, K) || !is_operand(a) ||
-        !is_operand(b))
+    if (!is_matrix(M, N) || !is_matrix(M, K) || !is_matrix(N, K) || !is_operand(a, M, K) ||
+        !is_operand(b, N, K) || !is_memory(c, M, N))
         return OCT_INVALID;
     const oct_gemm_problem problem = {.M = M,
                                       .N = N,
@@ -162,10 +204,8 @@ oct_status oct_codes_multiply(const oct_codes *a, const oct_codes *b, int64_t M,
                                       .c = c,
                                       .c_dtype = OCT_F32,
                                       .ld_c = N};
-    void *workspace = oct_malloc(oct_gemm_workspace(&problem, 1, OCT_GEMM_AUTO));
-    if (!workspace)
-        return OCT_NO_MEMORY;
-    oct_gemm(&problem, 1, OCT_GEMM_AUTO, workspace);
-    oct_free(workspace);
-    return OCT_OK;
+    const oct_call call = oct_call_begin(0);
+    oct_status status = multiply(&problem);
+    oct_call_end(&call);
+    return status;
 }

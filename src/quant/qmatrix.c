@@ -4,6 +4,7 @@
 #include <octet/format.h>
 
 #include "base/checked.h"
+#include "format/fp8.h"
 
 bool oct_recipe_shares_copies(const oct_recipe *recipe, oct_role role) {
     if (recipe->granularity == OCT_PER_TENSOR)
@@ -95,7 +96,7 @@ void oct_quantized_decode(const oct_quantized *q, int dim, float *out) {
     const oct_qmatrix *m = &q->along[dim];
     for (int64_t r = 0; r < m->rows; r++) {
         for (int64_t c = 0; c < m->cols; c++) {
-            float value = oct_fp8_decode(m->format, m->codes[r * m->cols + c]) * scale_of(m, r, c);
+            float value = oct_fp8_value(m->format, m->codes[r * m->cols + c]) * scale_of(m, r, c);
             out[m->transposed ? c * m->rows + r : r * m->cols + c] = value;
         }
     }

@@ -8,6 +8,7 @@
 
 #include "base/count.h"
 #include "base/nearest.h"
+#include "format/fp8.h"
 
 #define MAX_PARTS 8
 #define MAX_ALSO 4
@@ -135,7 +136,7 @@ static const char *parse_granularity(const char *text, oct_recipe *recipe) {
 
 static float default_target(oct_dtype format, oct_role role) {
     if (format != OCT_HIF8)
-        return oct_fp8_max(format);
+        return oct_fp8_largest(format);
     return role == OCT_ROLE_GRAD ? HIF8_GRAD_TARGET : HIF8_TARGET;
 }
 

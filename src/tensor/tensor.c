@@ -12,12 +12,16 @@ static const struct {
     [OCT_U8] = {1, "uint8"},    [OCT_BOOL] = {1, "bool"},
 };
 
+static int is_dtype(oct_dtype dtype) {
+    return (unsigned)dtype < OCT_N_DTYPES;
+}
+
 size_t oct_dtype_bytes(oct_dtype dtype) {
-    return dtypes[dtype].n_bytes;
+    return is_dtype(dtype) ? dtypes[dtype].n_bytes : 0;
 }
 
 const char *oct_dtype_name(oct_dtype dtype) {
-    return dtypes[dtype].name;
+    return is_dtype(dtype) ? dtypes[dtype].name : "unknown";
 }
 
 oct_tensor oct_tensor_1d(oct_dtype dtype, int64_t n, void *data) {

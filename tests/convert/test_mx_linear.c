@@ -12,6 +12,7 @@
 #include "base/count.h"
 #include "base/rng.h"
 #include "convert/plan.h"
+#include "format/fp8.h"
 #include "kernel/quantize.h"
 #include "nn/linear.h"
 #include "nn/step.h"
@@ -41,11 +42,10 @@ static double *quantize_reference(const oct_recipe *recipe, oct_role role, const
                     amax = fmaxf(amax, fabsf(x[i * C + j]));
             oct_dtype format = recipe->format[role];
             float scale = recipe->granularity == OCT_MX
-                              ? oct_e8m0_decode(oct_mx_scale(amax, format, recipe->scale_mode))
+                              ? oct_e8m0_decode(oct_mx_scale_code(amax, format, recipe->scale_mode))
                               : oct_scale_from_amax(amax, recipe->target[role]);
             y[r * C + c] =
-                (double)(oct_fp8_decode(format, oct_fp8_encode(format, x[r * C + c] / scale)) *
-                         scale);
+                (double)(oct_fp8_value(format, oct_fp8_code(format, x[r * C + c] / scale)) * scale);
         }
     }
     return y;

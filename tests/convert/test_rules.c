@@ -8,6 +8,7 @@
 
 #include "base/count.h"
 #include "convert/mx_experts.h"
+#include "format/fp8.h"
 #include "nn/experts.h"
 #include "quant/rules.h"
 
@@ -356,7 +357,7 @@ static void decode(const oct_operand *q, int64_t rows, int64_t cols, int dim, do
                 scale = ldexp(1, ((const uint8_t *)q->scales)[a * q->ld_scales + b / 32] - 127);
             else
                 scale = *(const float *)q->scales;
-            out[r * cols + c] = (double)oct_fp8_decode(q->dtype, code) * scale;
+            out[r * cols + c] = (double)oct_fp8_value(q->dtype, code) * scale;
         }
 }
 

@@ -3,6 +3,8 @@
 #include "story.h"
 
 #include <octet/octet.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/count.h"
@@ -100,10 +102,49 @@ static void given_a_format_its_largest_value_is_that_of_its_codes(void **state) 
     } cases[] = {{OCT_E4M3, 448}, {OCT_E5M2, 57344}, {OCT_HIF8, 32768}};
     for (int i = 0; i < 3; i++) {
         assert_true((double)cases[i].largest == exact_largest(cases[i].format));
-        assert_true(oct_fp8_max(cases[i].format) == cases[i].largest);
-        assert_true(oct_fp8_decode(cases[i].format, oct_fp8_encode(cases[i].format, 1e30f)) ==
-                    cases[i].largest);
+        float largest = 0, decoded = 0;
+        uint8_t code = 0;
+        assert_int_equal(oct_fp8_max(cases[i].format, &largest), OCT_OK);
+        assert_true(largest == cases[i].largest);
+        assert_int_equal(oct_fp8_encode(cases[i].format, 1e30f, &code), OCT_OK);
+        assert_int_equal(oct_fp8_decode(cases[i].format, code, &decoded), OCT_OK);
+        assert_true(decoded == cases[i].largest);
     }
+}
+
+static void given_a_dtype_of_another_family_or_no_memory_it_is_refused_untouched(void **state) {
+    (void)state;
+    for (int dtype = -1; dtype <= OCT_N_DTYPES; dtype++) {
+        bool fp8 = dtype == OCT_E4M3 || dtype == OCT_E5M2 || dtype == OCT_HIF8;
+        uint8_t code = 0x55;
+        float value = 12345;
+        oct_status expected = fp8 ? OCT_OK : OCT_INVALID;
+        assert_int_equal(oct_fp8_encode((oct_dtype)dtype, 1, &code), expected);
+        assert_int_equal(oct_fp8_decode((oct_dtype)dtype, 0x21, &value), expected);
+        assert_true(fp8 || (code == 0x55 && value == 12345));
+        assert_int_equal(oct_fp8_max((oct_dtype)dtype, &value), expected);
+        assert_int_equal(oct_mx_scale(1, (oct_dtype)dtype, OCT_SCALE_FLOOR, &code),
+                         fp8 && dtype != OCT_HIF8 ? OCT_OK : OCT_INVALID);
+        assert_true(fp8 || (code == 0x55 && value == 12345));
+    }
+    uint8_t code;
+    assert_int_equal(oct_fp8_encode(OCT_E4M3, 1, NULL), OCT_INVALID);
+    assert_int_equal(oct_fp8_decode(OCT_E4M3, 1, NULL), OCT_INVALID);
+    assert_int_equal(oct_fp8_max(OCT_E4M3, NULL), OCT_INVALID);
+    assert_int_equal(oct_mx_scale(1, OCT_E4M3, OCT_SCALE_EVEN, NULL), OCT_INVALID);
+    assert_int_equal(oct_mx_scale(-1, OCT_E4M3, OCT_SCALE_EVEN, &code), OCT_INVALID);
+    assert_int_equal(oct_mx_scale(1, OCT_E4M3, (oct_scale_mode)4, &code), OCT_INVALID);
+    assert_int_equal(oct_dtype_bytes((oct_dtype)99), 0);
+    assert_string_equal(oct_dtype_name((oct_dtype)-1), "unknown");
+}
+
+static void given_a_library_its_version_is_that_of_its_headers(void **state) {
+    (void)state;
+    char expected[32];
+    snprintf(expected, sizeof expected, "%d.%d.%d", OCT_VERSION_MAJOR, OCT_VERSION_MINOR,
+             OCT_VERSION_PATCH);
+    assert_string_equal(oct_version(), expected);
+    assert_int_equal(oct_api_version(), 1);
 }
 
 static void given_a_dtype_its_size_and_name_are_known(void **state) {
@@ -171,6 +212,8 @@ int main(void) {
         cmocka_unit_test(given_any_float16_its_value_is_that_of_its_fields_and_comes_back),
         cmocka_unit_test(given_numbers_between_two_float16_the_nearer_and_the_even_one_win),
         cmocka_unit_test(given_a_format_its_largest_value_is_that_of_its_codes),
+        cmocka_unit_test(given_a_dtype_of_another_family_or_no_memory_it_is_refused_untouched),
+        cmocka_unit_test(given_a_library_its_version_is_that_of_its_headers),
         cmocka_unit_test(given_a_dtype_its_size_and_name_are_known),
         cmocka_unit_test(given_a_shape_views_know_their_elements_bytes_rows_and_columns),
         cmocka_unit_test(given_a_status_the_process_ends_with_its_code_and_memory_says_so),

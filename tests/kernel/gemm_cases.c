@@ -16,6 +16,7 @@
 #include "base/checked.h"
 #include "base/count.h"
 #include "base/rng.h"
+#include "format/fp8.h"
 
 const operand_spec specs[N_SPECS] = {
     {OCT_F32, OCT_K_CONTIGUOUS, OCT_SCALING_NONE, 0},
@@ -46,7 +47,7 @@ static uint8_t draw_code(oct_dtype format, filling fill, uint64_t stream, uint64
         return (uint8_t)draw(stream, i);
     if (fill == ZERO_BLOCKS && i / 64 % 2)
         return 0;
-    return oct_fp8_encode(format, oct_rng_normal(32, stream, i) * 4);
+    return oct_fp8_code(format, oct_rng_normal(32, stream, i) * 4);
 }
 
 static uint8_t draw_scale_byte(filling fill, uint64_t stream, uint64_t i) {
@@ -103,7 +104,7 @@ float decode(const oct_operand *x, int64_t r, int64_t k) {
     int64_t i = p * x->ld + q;
     float value = x->dtype == OCT_F32    ? ((const float *)x->data)[i]
                   : x->dtype == OCT_BF16 ? oct_bf16_decode(((const uint16_t *)x->data)[i])
-                                         : oct_fp8_decode(x->dtype, ((const uint8_t *)x->data)[i]);
+                                         : oct_fp8_value(x->dtype, ((const uint8_t *)x->data)[i]);
     switch (x->scaling) {
     case OCT_SCALING_NONE:
         return value;

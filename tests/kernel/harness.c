@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/rng.h"
+#include "format/fp8.h"
 
 guarded guarded_alloc(size_t n_bytes, size_t element_bytes, placement where) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -68,7 +69,7 @@ static float near_tie(uint32_t draw) {
     static const oct_dtype formats[] = {OCT_E4M3, OCT_E5M2, OCT_HIF8};
     oct_dtype format = formats[draw % 3];
     uint8_t code = (uint8_t)(draw >> 8 & 0x7e);
-    float low = oct_fp8_decode(format, code), high = oct_fp8_decode(format, code + 1);
+    float low = oct_fp8_value(format, code), high = oct_fp8_value(format, code + 1);
     float middle = isfinite(low) && isfinite(high) ? low + (high - low) / 2 : 464;
     float x = draw >> 16 & 1 ? middle : low;
     switch (draw >> 17 & 3) {

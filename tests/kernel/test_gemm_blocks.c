@@ -13,6 +13,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/count.h"
+#include "format/fp8.h"
 #include "gemm_cases.h"
 #include "kernel/gemm/tuning.h"
 
@@ -108,7 +109,7 @@ static void fill_with_any_codes(test_operand *t, int64_t rows, int64_t K) {
             uint8_t code = (uint8_t)(32 + draw(950000, i) % 64 + 128 * (draw(950001, i) % 2));
             if (r / 16 % 2 && i % 32 == block * 7 % 32)
                 code = (uint8_t)(block * 37);
-            if (!isfinite(oct_fp8_decode(format, code)))
+            if (!isfinite(oct_fp8_value(format, code)))
                 code = 0;
             codes[r * t->operand.ld + k] = code;
             t->decoded[r * K + k] = decode(&t->operand, r, k);
@@ -125,7 +126,7 @@ static void check_picked_codes(const kernel_set *set, operand_spec spec, int64_t
     memset(a.data.data, 0, a.data.n_bytes);
     memset(a.scales.data, 127, a.scales.n_bytes);
     for (int64_t k = 0; k < K; k++)
-        a_codes[k * a.operand.ld + k] = oct_fp8_encode(OCT_E4M3, 1);
+        a_codes[k * a.operand.ld + k] = oct_fp8_code(OCT_E4M3, 1);
     fill_with_any_codes(&b, N, K);
     b.data.data[(N - 1) * b.operand.ld + K / 2] = spec.dtype == OCT_HIF8 ? 0x80 : 0x7f;
     float *c = oct_malloc_array((size_t)(K * N), sizeof(float));

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "base/alloc.h"
+#include "format/fp8.h"
 #include "job/conversion.h"
 #include "job/model_source.h"
 #include "nn/experts.h"
@@ -26,7 +27,7 @@ static void decode(const oct_qmatrix *q, float *to) {
     for (int64_t r = 0; r < q->rows; r++)
         for (int64_t c = 0; c < q->cols; c++)
             to[r * q->cols + c] =
-                oct_fp8_decode(q->format, q->codes[r * q->cols + c]) *
+                oct_fp8_value(q->format, q->codes[r * q->cols + c]) *
                 oct_e8m0_decode(scales[r / q->block_rows * q->ld_scales + c / OCT_MX_BLOCK]);
 }
 

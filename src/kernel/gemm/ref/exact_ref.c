@@ -3,6 +3,7 @@
 #include <octet/format.h>
 
 #include "base/checked.h"
+#include "format/fp8.h"
 #include "kernel/gemm/kernels.h"
 #include "kernel/gemm/plain.h"
 
@@ -28,7 +29,7 @@ static void pack(const oct_gemm_source *from, float *panel, int64_t width) {
     float table[256] = {0};
     if (x->dtype != OCT_F32 && x->dtype != OCT_BF16)
         for (int code = 0; code < 256; code++)
-            table[code] = oct_fp8_decode(x->dtype, (uint8_t)code);
+            table[code] = oct_fp8_value(x->dtype, (uint8_t)code);
     for (int64_t i = 0; i < kc; i++)
         for (int64_t r = 0; r < width; r++)
             panel[i * width + r] = r < n_rows ? element(x, table, row + r, k + i) : 0;

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "format/fp8.h"
 #include "kernel/bf16_of_codes.h"
 #include "kernel/inline.h"
 #include "kernel/quantize/hif8_tables.h"
@@ -192,7 +193,7 @@ OCT_INLINE void rows_part(const oct_matrix_view *x, oct_dtype dtype, oct_dtype f
         for (int64_t c = 0; c < x->cols; c += BLOCK) {
             int64_t n = x->cols - c < BLOCK ? x->cols - c : BLOCK;
             const void *from = at(x, dtype, r, c);
-            uint8_t scale = oct_mx_scale(float_of(maximum_of(from, dtype, n)), format, mode);
+            uint8_t scale = oct_mx_scale_code(float_of(maximum_of(from, dtype, n)), format, mode);
             out->scales[r * out->ld_scales + c / BLOCK] = scale;
             store_block(from, dtype, format, scale, n, out->codes + r * out->ld_codes + c);
         }
@@ -213,7 +214,7 @@ OCT_INLINE void quantize_columns(const float x[BLOCK * LANES], oct_dtype format,
         m = _mm256_max_epi32(m, magnitude_bits(_mm256_load_ps(x + r * LANES)));
     _mm256_store_si256((__m256i *)(void *)maxima, m);
     for (int j = 0; j < LANES; j++) {
-        scale[j] = oct_mx_scale(float_of(maxima[j]), format, mode);
+        scale[j] = oct_mx_scale_code(float_of(maxima[j]), format, mode);
         inverse[j] = inverse_scale(scale[j]);
     }
     const __m256 f = _mm256_load_ps(inverse);
@@ -286,7 +287,7 @@ OCT_INLINE void tiles(const oct_matrix_view *x, oct_dtype dtype, oct_dtype forma
                 uint32_t m = maximum_of(at(x, dtype, i, c), dtype, n);
                 largest = m > largest ? m : largest;
             }
-            uint8_t scale = oct_mx_scale(float_of(largest), format, mode);
+            uint8_t scale = oct_mx_scale_code(float_of(largest), format, mode);
             out->scales[r / BLOCK * out->ld_scales + c / BLOCK] = scale;
             for (int64_t i = r; i < r + n_rows; i++)
                 store_block(at(x, dtype, i, c), dtype, format, scale, n,

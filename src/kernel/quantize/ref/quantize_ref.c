@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "base/checked.h"
+#include "format/fp8.h"
 
 static float load(const oct_matrix_view *x, int64_t r, int64_t c) {
     int64_t i = r * x->ld + c;
@@ -37,8 +38,8 @@ static double inverse_of(uint8_t scale) {
  * code is the largest or zero already, so the conversion to fp32 changes nothing. */
 static uint8_t encode_mx(float x, double inverse, oct_dtype format) {
     if (isnan(inverse))
-        return oct_fp8_encode(format, NAN);
-    return oct_fp8_encode(format, (float)((double)x * inverse));
+        return oct_fp8_code(format, NAN);
+    return oct_fp8_code(format, (float)((double)x * inverse));
 }
 
 static void mx_rows(const oct_matrix_view *x, oct_dtype format, oct_scale_mode mode,
@@ -46,7 +47,7 @@ static void mx_rows(const oct_matrix_view *x, oct_dtype format, oct_scale_mode m
     for (int64_t r = 0; r < x->rows; r++)
         for (int64_t c = 0; c < x->cols; c += OCT_MX_BLOCK) {
             int64_t n = oct_min_i64(OCT_MX_BLOCK, x->cols - c);
-            uint8_t scale = oct_mx_scale(block_amax(x, r, 1, c, n), format, mode);
+            uint8_t scale = oct_mx_scale_code(block_amax(x, r, 1, c, n), format, mode);
             double inverse = inverse_of(scale);
             out->scales[r * out->ld_scales + c / OCT_MX_BLOCK] = scale;
             for (int64_t j = c; j < c + n; j++)
@@ -59,7 +60,7 @@ static void mx_cols(const oct_matrix_view *x, oct_dtype format, oct_scale_mode m
     for (int64_t c = 0; c < x->cols; c++)
         for (int64_t r = 0; r < x->rows; r += OCT_MX_BLOCK) {
             int64_t n = oct_min_i64(OCT_MX_BLOCK, x->rows - r);
-            uint8_t scale = oct_mx_scale(block_amax(x, r, n, c, 1), format, mode);
+            uint8_t scale = oct_mx_scale_code(block_amax(x, r, n, c, 1), format, mode);
             double inverse = inverse_of(scale);
             out->scales[c * out->ld_scales + r / OCT_MX_BLOCK] = scale;
             for (int64_t i = r; i < r + n; i++)
@@ -79,7 +80,7 @@ static void mx_tiles(const oct_matrix_view *x, oct_dtype format, oct_scale_mode 
         for (int64_t c = 0; c < x->cols; c += OCT_MX_BLOCK) {
             int64_t n_r = oct_min_i64(OCT_MX_BLOCK, x->rows - r);
             int64_t n_c = oct_min_i64(OCT_MX_BLOCK, x->cols - c);
-            uint8_t scale = oct_mx_scale(block_amax(x, r, n_r, c, n_c), format, mode);
+            uint8_t scale = oct_mx_scale_code(block_amax(x, r, n_r, c, n_c), format, mode);
             double inverse = inverse_of(scale);
             out->scales[r / OCT_MX_BLOCK * out->ld_scales + c / OCT_MX_BLOCK] = scale;
             for (int64_t i = r; i < r + n_r; i++)
@@ -96,14 +97,14 @@ static void scaled(const oct_matrix_view *x, oct_dtype format, float scale, uint
                    int64_t ld_codes) {
     for (int64_t r = 0; r < x->rows; r++)
         for (int64_t c = 0; c < x->cols; c++)
-            codes[r * ld_codes + c] = oct_fp8_encode(format, load(x, r, c) / scale);
+            codes[r * ld_codes + c] = oct_fp8_code(format, load(x, r, c) / scale);
 }
 
 static void decode_scaled(const uint8_t *codes, int64_t rows, int64_t cols, int64_t ld_codes,
                           oct_dtype format, float scale, float *y, int64_t ld_y) {
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < cols; c++)
-            y[r * ld_y + c] = oct_fp8_decode(format, codes[r * ld_codes + c]) * scale;
+            y[r * ld_y + c] = oct_fp8_value(format, codes[r * ld_codes + c]) * scale;
 }
 
 static void f32_to_bf16(const float *x, int64_t n, uint16_t *y) {

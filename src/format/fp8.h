@@ -1,0 +1,29 @@
+/* The 8-bit formats by dtype for who knows that the dtype is one of them: E4M3, E5M2 or HIF8. The
+ * public functions of the same kind (octet/format.h) refuse others. Saturating; HiF8 rounds TA. */
+#ifndef OCT_FORMAT_FP8_H
+#define OCT_FORMAT_FP8_H
+
+#include <octet/format.h>
+#include <stdbool.h>
+
+uint8_t oct_fp8_code(oct_dtype format, float x);
+float oct_fp8_value(oct_dtype format, uint8_t code);
+float oct_fp8_largest(oct_dtype format); /* 448, 57344, 32768 */
+
+/* E8M0 scale code of an MX block (E4M3 or E5M2) with this largest magnitude: octet/format.h. */
+uint8_t oct_mx_scale_code(float amax, oct_dtype format, oct_scale_mode mode);
+
+static inline bool oct_is_mx_format(oct_dtype format) {
+    return format == OCT_E4M3 || format == OCT_E5M2;
+}
+
+static inline bool oct_is_fp8(oct_dtype format) {
+    return oct_is_mx_format(format) || format == OCT_HIF8;
+}
+
+static inline bool oct_is_scale_mode(oct_scale_mode mode) {
+    return mode == OCT_SCALE_FLOOR || mode == OCT_SCALE_CEIL || mode == OCT_SCALE_EVEN ||
+           mode == OCT_SCALE_RCEIL;
+}
+
+#endif

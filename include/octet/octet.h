@@ -3,8 +3,13 @@
 #ifndef OCTET_OCTET_H
 #define OCTET_OCTET_H
 
+#include <octet/codec.h>
 #include <octet/format.h>
+#include <octet/matrix.h>
+#include <octet/preset.h>
+#include <octet/product.h>
 #include <octet/quantize.h>
+#include <octet/quirk.h>
 #include <octet/status.h>
 #include <octet/tensor.h>
 #include <octet/threads.h>

@@ -9,19 +9,24 @@
 #include <octet/format.h>
 
 #include "format/fp32.h"
+#include "format/fp8.h"
 
 enum { LARGEST = 0x7e, NOT_A_NUMBER = 0x7f, MIN_EXPONENT = -6, MANTISSA_BITS = 3 };
 
-uint8_t oct_e4m3_encode(float x, oct_overflow overflow) {
+uint8_t oct_e4m3_encode_by(float x, oct_rounder by, oct_overflow overflow) {
     uint32_t bits = oct_f32_bits(x);
     oct_f32_parts p = oct_f32_split(bits);
     uint8_t sign = (uint8_t)(p.sign << 7);
     if (oct_f32_is_nan(bits))
         return sign | NOT_A_NUMBER;
-    uint32_t magnitude = oct_f32_to_grid(p, MIN_EXPONENT, MANTISSA_BITS);
+    uint32_t magnitude = oct_f32_to_grid(p, MIN_EXPONENT, MANTISSA_BITS, by);
     if (magnitude > LARGEST) /* |x| > 464, the tie between 448 and the code of NaN, or Inf */
         return sign | (overflow == OCT_SATURATE ? LARGEST : NOT_A_NUMBER);
     return sign | (uint8_t)magnitude;
+}
+
+uint8_t oct_e4m3_encode(float x, oct_overflow overflow) {
+    return oct_e4m3_encode_by(x, (oct_rounder){OCT_ROUND_EVEN, 0}, overflow);
 }
 
 float oct_e4m3_decode(uint8_t code) {

@@ -9,6 +9,7 @@
 #include <octet/format.h>
 
 #include "format/fp32.h"
+#include "format/fp8.h"
 
 enum {
     LARGEST = 0x7b,
@@ -18,16 +19,20 @@ enum {
     MANTISSA_BITS = 2
 };
 
-uint8_t oct_e5m2_encode(float x, oct_overflow overflow) {
+uint8_t oct_e5m2_encode_by(float x, oct_rounder by, oct_overflow overflow) {
     uint32_t bits = oct_f32_bits(x);
     oct_f32_parts p = oct_f32_split(bits);
     uint8_t sign = (uint8_t)(p.sign << 7);
     if (oct_f32_is_nan(bits))
         return sign | NOT_A_NUMBER;
-    uint32_t magnitude = oct_f32_to_grid(p, MIN_EXPONENT, MANTISSA_BITS);
+    uint32_t magnitude = oct_f32_to_grid(p, MIN_EXPONENT, MANTISSA_BITS, by);
     if (magnitude >= INFINITE) /* |x| >= 61440, the tie between 57344 and 2^16, or Inf */
         return sign | (overflow == OCT_SATURATE ? LARGEST : INFINITE);
     return sign | (uint8_t)magnitude;
+}
+
+uint8_t oct_e5m2_encode(float x, oct_overflow overflow) {
+    return oct_e5m2_encode_by(x, (oct_rounder){OCT_ROUND_EVEN, 0}, overflow);
 }
 
 float oct_e5m2_decode(uint8_t code) {

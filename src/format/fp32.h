@@ -5,6 +5,7 @@
 #ifndef OCT_FORMAT_FP32_H
 #define OCT_FORMAT_FP32_H
 
+#include <octet/codec.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -59,12 +60,35 @@ static inline uint32_t oct_shift_ties_away(uint32_t v, int shift) {
     return (v + (1u << (shift - 1))) >> shift;
 }
 
-/* |x| on a format's grid, to nearest, ties to even, as the code without its sign: exponents from
- * min_exponent, whose steps the subnormals share. Codes that the format doesn't have follow on. */
-static inline uint32_t oct_f32_to_grid(oct_f32_parts x, int min_exponent, int mantissa_bits) {
+/* The same, up with the probability of the distance to the lower one. `random`: 64 random bits;
+ * what they can't tell from 0 is 0. */
+static inline uint32_t oct_shift_random(uint32_t v, int shift, uint64_t random) {
+    if (shift > 63)
+        return 0;
+    return (uint32_t)((v + (random >> (64 - shift))) >> shift);
+}
+
+/* How an element is rounded. */
+typedef struct oct_rounder {
+    oct_rounding rounding;
+    uint64_t random; /* OCT_ROUND_STOCHASTIC: this element's bits */
+} oct_rounder;
+
+static inline uint32_t oct_shift_rounded(uint32_t v, int shift, oct_rounder by) {
+    if (by.rounding == OCT_ROUND_STOCHASTIC)
+        return oct_shift_random(v, shift, by.random);
+    if (by.rounding == OCT_ROUND_AWAY)
+        return oct_shift_ties_away(v, shift);
+    return oct_shift_ties_even(v, shift);
+}
+
+/* |x| on a format's grid, as the code without its sign: exponents from min_exponent, whose steps
+ * the subnormals share. Codes that the format doesn't have follow on. OCT_ROUND_OWN is to even. */
+static inline uint32_t oct_f32_to_grid(oct_f32_parts x, int min_exponent, int mantissa_bits,
+                                       oct_rounder by) {
     int steps_up = x.exponent > min_exponent ? x.exponent - min_exponent : 0;
     int steps_down = x.exponent < min_exponent ? min_exponent - x.exponent : 0;
-    uint32_t rounded = oct_shift_ties_even(x.significand, 23 - mantissa_bits + steps_down);
+    uint32_t rounded = oct_shift_rounded(x.significand, 23 - mantissa_bits + steps_down, by);
     return ((uint32_t)steps_up << mantissa_bits) + rounded;
 }
 

@@ -1,6 +1,19 @@
 /* The 8-bit element formats by dtype, as training uses them: saturating, HiF8 rounding TA. */
 #include "format/fp8.h"
 
+uint8_t oct_fp8_encode_by(oct_dtype format, float x, oct_rounder by, oct_overflow overflow) {
+    if (format == OCT_E4M3)
+        return oct_e4m3_encode_by(x, by, overflow);
+    if (format == OCT_E5M2)
+        return oct_e5m2_encode_by(x, by, overflow);
+    return oct_hif8_encode_by(x, by, overflow);
+}
+
+bool oct_is_rounding_of(oct_dtype format, oct_rounding rounding) {
+    return (unsigned)rounding <= OCT_ROUND_STOCHASTIC &&
+           (rounding != OCT_ROUND_HYBRID || format == OCT_HIF8);
+}
+
 uint8_t oct_fp8_code(oct_dtype format, float x) {
     if (format == OCT_E4M3)
         return oct_e4m3_encode(x, OCT_SATURATE);

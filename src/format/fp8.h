@@ -6,6 +6,15 @@
 #include <octet/format.h>
 #include <stdbool.h>
 
+#include "format/fp32.h"
+
+uint8_t oct_e4m3_encode_by(float x, oct_rounder by, oct_overflow overflow);
+uint8_t oct_e5m2_encode_by(float x, oct_rounder by, oct_overflow overflow);
+uint8_t oct_hif8_encode_by(float x, oct_rounder by, oct_overflow overflow);
+uint8_t oct_fp8_encode_by(oct_dtype format, float x, oct_rounder by, oct_overflow overflow);
+/* Whether the format has this rounding. */
+bool oct_is_rounding_of(oct_dtype format, oct_rounding rounding);
+
 uint8_t oct_fp8_code(oct_dtype format, float x);
 float oct_fp8_value(oct_dtype format, uint8_t code);
 float oct_fp8_largest(oct_dtype format); /* 448, 57344, 32768 */

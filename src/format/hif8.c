@@ -15,6 +15,7 @@
 #include <octet/format.h>
 
 #include "format/fp32.h"
+#include "format/fp8.h"
 
 enum {
     NOT_A_NUMBER = 0x80,
@@ -31,6 +32,13 @@ static const float OVERFLOW_FROM = 40960;
 static int mantissa_bits(int exponent) {
     int e = exponent < 0 ? -exponent : exponent;
     return e <= 3 ? 3 : e <= 7 ? 2 : e <= 15 ? 1 : 0;
+}
+
+/* Within exponents -3 .. 3 the hybrid rule is to nearest, ties away, as the format's own is. */
+static oct_rounder hif8_rounder(oct_rounder by) {
+    if (by.rounding == OCT_ROUND_OWN || by.rounding == OCT_ROUND_HYBRID)
+        by.rounding = OCT_ROUND_AWAY;
+    return by;
 }
 
 /* |x| in units of the last kept mantissa bit, 2^(exponent - width). */
@@ -57,22 +65,22 @@ static uint8_t assemble(int e, uint32_t m) {
     return (uint8_t)(0x08 | m);
 }
 
-uint8_t oct_hif8_encode(float x, oct_hif8_rounding rounding, oct_overflow overflow) {
+uint8_t oct_hif8_encode_by(float x, oct_rounder by, oct_overflow overflow) {
     uint32_t bits = oct_f32_bits(x);
     if (oct_f32_is_nan(bits))
         return NOT_A_NUMBER;
     oct_f32_parts p = oct_f32_split(bits);
     uint8_t sign = (uint8_t)(p.sign << 7);
-    if (p.exponent < MIN_EXPONENT - 1)
+    if (p.exponent < MIN_EXPONENT - 1 && by.rounding != OCT_ROUND_STOCHASTIC)
         return 0; /* below 2^-23, either sign */
 
-    /* At exponent -23 the grid is that of -22: a "mantissa" one bit shorter than none. */
-    int width = p.exponent < MIN_EXPONENT ? -1 : mantissa_bits(p.exponent);
+    /* Below exponent -22 the grid is that of -22: a "mantissa" shorter than none. */
+    int width = p.exponent < MIN_EXPONENT ? p.exponent - MIN_EXPONENT : mantissa_bits(p.exponent);
     uint32_t rounded;
-    if (rounding == OCT_HIF8_TA || (p.exponent >= -3 && p.exponent <= 3))
-        rounded = oct_shift_ties_away(p.significand, 23 - width);
-    else
+    if (by.rounding == OCT_ROUND_HYBRID && (p.exponent < -3 || p.exponent > 3))
         rounded = round_hybrid(p.significand, width);
+    else
+        rounded = oct_shift_rounded(p.significand, 23 - width, hif8_rounder(by));
     if (rounded == 0)
         return 0;
 
@@ -90,6 +98,11 @@ uint8_t oct_hif8_encode(float x, oct_hif8_rounding rounding, oct_overflow overfl
     if (overflows)
         return sign | (overflow == OCT_SATURATE ? LARGEST : INFINITE);
     return sign | assemble(e, m);
+}
+
+uint8_t oct_hif8_encode(float x, oct_hif8_rounding rounding, oct_overflow overflow) {
+    const oct_rounder by = {rounding == OCT_HIF8_HYBRID ? OCT_ROUND_HYBRID : OCT_ROUND_AWAY, 0};
+    return oct_hif8_encode_by(x, by, overflow);
 }
 
 float oct_hif8_decode(uint8_t code) {

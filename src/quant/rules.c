@@ -24,9 +24,20 @@ static const char *const output_and_gate[] = {"output", "router.gate"};
 #define FSDP2_LINEAR "mindspeed/fsdp/quantization/module/linear_mxfp8.py"
 #define TITAN_FSDP "torchtitan/models/llama3/infra/parallelize.py"
 
+/* to_mx and its eager rceil; hp_tensor_to_float8_dynamic. */
+#define TORCHAO_RCEIL (OCT_QUIRK_LOG2_ROUNDED | OCT_QUIRK_LOWEST_BY_ONE | OCT_QUIRK_INF_IS_LARGE)
+#define TORCHAO_MX (OCT_QUIRK_LOWEST_BY_2_126 | OCT_QUIRK_INF_IS_LARGE | OCT_QUIRK_NAN_LEAVES_ZEROS)
+#define TORCHAO_SCALED (OCT_QUIRK_MULTIPLIES | OCT_QUIRK_AMAX_FLOOR)
+#define TORCHAO                                                                                    \
+    "torchao/prototype/mx_formats/mx_tensor.py: to_mx, _to_mx_rceil; "                             \
+    "torchao/float8/float8_utils.py: amax_to_scale"
+
+#define TE_SCALED (OCT_QUIRK_MULTIPLIES | OCT_QUIRK_IDLE_IS_ONE | OCT_QUIRK_NAN_IS_NOTHING)
+
 static const oct_rules table[OCT_N_RULE_SETS] = {
     [OCT_RULES_OCTET] = {.set = OCT_RULES_OCTET,
                          .name = "octet",
+                         .knows_hif8 = true,
                          .linears = RCEIL,
                          .experts = RCEIL,
                          .hif8_target = FINE_TARGETS,
@@ -38,6 +49,7 @@ static const oct_rules table[OCT_N_RULE_SETS] = {
     [OCT_RULES_TORCHTITAN_NPU] =
         {.set = OCT_RULES_TORCHTITAN_NPU,
          .name = "torchtitan-npu@0.2.2",
+         .knows_hif8 = true,
          .linears = RCEIL,
          .experts = {OCT_SCALE_RCEIL, OCT_SCALE_FLOOR},
          .hif8_target = FULL_TARGETS,
@@ -57,6 +69,7 @@ static const oct_rules table[OCT_N_RULE_SETS] = {
     [OCT_RULES_MINDSPEED] =
         {.set = OCT_RULES_MINDSPEED,
          .name = "mindspeed@2026-07",
+         .knows_hif8 = true,
          .linears = FLOOR,
          .experts = FLOOR,
          .hif8_target = FINE_TARGETS,
@@ -75,6 +88,11 @@ static const oct_rules table[OCT_N_RULE_SETS] = {
          .gradient_source = FSDP2_LINEAR ": output_dtype=weight_dtype"},
     [OCT_RULES_TORCHTITAN] = {.set = OCT_RULES_TORCHTITAN,
                               .name = "torchtitan@0.2.2",
+                              .rceil_quirks = TORCHAO_RCEIL,
+                              .mx_quirks = TORCHAO_MX,
+                              .scaled_quirks = TORCHAO_SCALED,
+                              .block_quirks = TORCHAO_SCALED,
+                              .quirk_source = TORCHAO,
                               .linears = FLOOR,
                               .experts = RCEIL,
                               .hif8_target = FINE_TARGETS, /* which it doesn't know */
@@ -90,6 +108,48 @@ static const oct_rules table[OCT_N_RULE_SETS] = {
                                   "torchao/prototype/moe_training/scaled_grouped_mm.py",
                               .weight_source = TITAN_FSDP ": MixedPrecisionPolicy(param_dtype)",
                               .gradient_source = TITAN_FSDP ": MixedPrecisionPolicy(reduce_dtype)"},
+    [OCT_RULES_TORCHAO] = {.set = OCT_RULES_TORCHAO,
+                           .name = "torchao@0.18.0",
+                           .linears = FLOOR,
+                           .experts = RCEIL,
+                           .hif8_target = FINE_TARGETS,
+                           .rceil_quirks = TORCHAO_RCEIL,
+                           .mx_quirks = TORCHAO_MX,
+                           .scaled_quirks = TORCHAO_SCALED,
+                           .block_quirks = TORCHAO_SCALED,
+                           .groups = OCT_GROUPS_TRUE,
+                           .upstream_groups = OCT_GROUPS_TRUE,
+                           .linear_recipe = "mxfp8_cublas",
+                           .scale_source = "torchao/prototype/mx_formats/config.py: mxfp8_cublas; "
+                                           "torchao/prototype/moe_training/scaled_grouped_mm.py",
+                           .quirk_source = TORCHAO},
+    [OCT_RULES_TRANSFORMER_ENGINE] =
+        {.set = OCT_RULES_TRANSFORMER_ENGINE,
+         .name = "transformer-engine@2",
+         .linears = RCEIL,
+         .experts = RCEIL,
+         .hif8_target = FINE_TARGETS,
+         .rceil_quirks =
+             OCT_QUIRK_LOWEST_BY_ONE | OCT_QUIRK_INF_IS_LARGE | OCT_QUIRK_NAN_IS_NOTHING,
+         .mx_quirks = OCT_QUIRK_LOWEST_BY_ONE | OCT_QUIRK_INF_IS_LARGE | OCT_QUIRK_NAN_IS_NOTHING,
+         .scaled_quirks = TE_SCALED,
+         .block_quirks = TE_SCALED | OCT_QUIRK_POWER_OF_TWO,
+         .groups = OCT_GROUPS_TRUE,
+         .upstream_groups = OCT_GROUPS_TRUE,
+         .linear_recipe = "mxfp8",
+         .scale_source = "transformer_engine/common/util/ptx.cuh: float_to_e8m0",
+         .quirk_source =
+             "transformer_engine/common/util/ptx.cuh: float_to_e8m0, exp2f_rcp; "
+             "transformer_engine/common/recipe/recipe_common.cuh: compute_scale_from_amax"},
+    [OCT_RULES_OCP] = {.set = OCT_RULES_OCP,
+                       .name = "ocp@1.0",
+                       .linears = FLOOR,
+                       .experts = FLOOR,
+                       .hif8_target = FINE_TARGETS,
+                       .groups = OCT_GROUPS_TRUE,
+                       .upstream_groups = OCT_GROUPS_TRUE,
+                       .linear_recipe = "mxfp8",
+                       .scale_source = "OCP Microscaling Formats (MX) v1.0, 6.3"},
 };
 
 const oct_rules *oct_rules_of(oct_rule_set set) {

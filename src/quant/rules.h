@@ -5,6 +5,7 @@
 #ifndef OCT_QUANT_RULES_H
 #define OCT_QUANT_RULES_H
 
+#include <octet/quirk.h>
 #include <stdbool.h>
 
 #include "quant/recipe.h"
@@ -14,6 +15,9 @@ typedef enum oct_rule_set {
     OCT_RULES_TORCHTITAN_NPU, /* what "framework" means to a TOML job */
     OCT_RULES_MINDSPEED,      /* ... and to a YAML job */
     OCT_RULES_TORCHTITAN,
+    OCT_RULES_TORCHAO, /* from here on for the library alone: jobs can't name them */
+    OCT_RULES_TRANSFORMER_ENGINE,
+    OCT_RULES_OCP,
     OCT_N_RULE_SETS
 } oct_rule_set;
 
@@ -27,6 +31,11 @@ typedef struct oct_rules {
     const char *name; /* "torchtitan-npu@0.2.2", as quantize.rules has it */
     oct_scale_rule linears, experts;
     float hif8_target[OCT_N_ROLES];
+    bool knows_hif8;
+    /* What is peculiar about special values and the ends of ranges (oct_quirk): of MX scales by
+     * rceil and by the other modes, of one fp32 scale a tensor or channel, and a block. The
+     * library's presets have them; a job's quantizers don't. */
+    uint32_t rceil_quirks, mx_quirks, scaled_quirks, block_quirks;
     bool rounds_weights;   /* a weight is rounded to training.mixed_precision_param, then quantized;
                               else the fp32 master is */
     bool rounds_gradients; /* a weight's gradient is rounded to that once a micro-batch, then summed
@@ -38,6 +47,7 @@ typedef struct oct_rules {
     const char *linear_recipe; /* the default of quantize.linear.mx.recipe_name */
     /* Where each was read, for `octet plan`; NULL: octet's own choice. */
     const char *scale_source, *target_source, *weight_source, *groups_source, *gradient_source;
+    const char *quirk_source;
 } oct_rules;
 
 const oct_rules *oct_rules_of(oct_rule_set set);

@@ -38,7 +38,7 @@ class Core(Checked):
         self.assertEqual([package for package in PACKAGES if package in read], [])
         self.run_there("meson", "install", "-C", str(build), "--no-rebuild")
         self.assertEqual({str(path.relative_to(prefix)) for path in prefix.rglob("*") if not path.is_dir() and path.suffix != ".h"},
-                         {"lib/liboctet.a", "lib/liboctet.so", "lib/liboctet.so.0", "lib/liboctet.so.0.1.0", "lib/pkgconfig/octet.pc"})
+                         {"lib/liboctet.a", "lib/liboctet.so", "lib/liboctet.so.1", "lib/liboctet.so.1.0.0", "lib/pkgconfig/octet.pc"})
         flags = shlex.split(self.run_there("pkg-config", "--cflags", "--libs", "octet", PKG_CONFIG_LIBDIR=f"{prefix}/lib/pkgconfig"))
         for library in ("-loctet", "-l:liboctet.a"):
             program = self.root / "program"

@@ -56,7 +56,7 @@ class Install(Checked):
 
     def test_program_library_headers_and_man_page_are_there(self):
         self.install(self.root)
-        for name in ("bin/octet", "lib/liboctet.a", "lib/liboctet.so", "lib/liboctet.so.0", "lib/pkgconfig/octet.pc", "share/man/man1/octet.1"):
+        for name in ("bin/octet", "lib/liboctet.a", "lib/liboctet.so", "lib/liboctet.so.1", "lib/pkgconfig/octet.pc", "share/man/man1/octet.1"):
             self.assertTrue((self.root / name).is_file(), name)
         self.assertEqual(subprocess.run([self.root / "bin/octet", "--help"], capture_output=True).returncode, 0)
         headers = {p.name for p in (ROOT / "include/octet").glob("*.h")}
@@ -98,7 +98,7 @@ class Install(Checked):
         shown = subprocess.run(["nm", "-D", "--defined-only", library], check=True, text=True, capture_output=True).stdout
         self.assertEqual([line.split()[-1] for line in shown.splitlines()], self.public_functions())
         out = subprocess.run(["readelf", "-d", library], check=True, text=True, capture_output=True).stdout
-        self.assertIn("Library soname: [liboctet.so.0]", out)
+        self.assertIn("Library soname: [liboctet.so.1]", out)
         if not SANITIZED:  # a sanitizer is a library of its own
             self.assertLessEqual({name.split(".so")[0] for name in self.needed(library)}, {"libc", "libm", "libpthread", "ld-linux-x86-64"})
 

@@ -125,7 +125,7 @@ oct_status oct_matrix_measure(const oct_matrix *x, const oct_coded *coded, oct_s
     const oct_call call = oct_call_begin(threads);
     oct_status status = measure(&j, &sum);
     oct_call_end(&call);
-    if (status == OCT_OK)
+    if (!status)
         oct_write_struct(&sum, sizeof sum, out);
     return status;
 }

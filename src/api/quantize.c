@@ -218,7 +218,7 @@ oct_status oct_matrix_quantize(const oct_quantizer *quantizer, const oct_matrix 
     const oct_call call = oct_call_begin(threads);
     oct_status status = quantize(&j);
     oct_call_end(&call);
-    if (status == OCT_OK)
+    if (!status)
         oct_write_struct(&described, sizeof described, out);
     return status;
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/count.h"
 #include "exact.h"
 
 #define SIZED(type, ...) ((type){.struct_size = sizeof(type), __VA_ARGS__})
@@ -103,7 +104,7 @@ static void given_any_block_and_layout_elements_follow_the_definition(void **sta
     (void)state;
     static const int64_t blocks[][2] = {{1, 32},    {32, 1}, {32, 32}, {1, 16}, {1, 128}, {128, 1},
                                         {128, 128}, {0, 0},  {1, 0},   {0, 1},  {65, 7}};
-    for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++)
+    for (size_t i = 0; i < OCT_COUNT(blocks); i++)
         for (int by_columns = 0; by_columns < 2; by_columns++) {
             for (int f = OCT_E4M3; f <= OCT_E5M2; f++)
                 check_block((oct_dtype)f, OCT_E8M0, blocks[i][0], blocks[i][1], by_columns);
@@ -538,7 +539,7 @@ static void given_rules_a_recipe_is_the_quantizer_that_they_say(void **state) {
                  {"e3m4:mx", "octet", "expected e4m3, e5m2 or hif8 first"},
                  {"delayed_hif8_pertensor", "octet", "expected a dynamic recipe"},
                  {"mxfp9", "octet", "mxfp8"}};
-    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+    for (size_t i = 0; i < OCT_COUNT(wrong); i++) {
         oct_error err = {0};
         assert_int_equal(
             oct_quantizer_preset(wrong[i].recipe, wrong[i].rules, OCT_USE_INPUT, 1, &q, &err),
@@ -571,7 +572,7 @@ static void given_special_blocks_each_framework_has_its_own_scale_and_codes(void
         {"mxfp8", "torchao", 0x1p-119f, 0x1p-126f, 0, 0x70, 0x38}, /* over 2^-126, not 2^-127 */
         {"mxfp8", "octet", 0x1p-119f, 0x1p-126f, 0, 0x78, 0x40},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < OCT_COUNT(cases); i++) {
         float x[32];
         uint8_t codes[32], scale;
         const oct_quantizer q = preset(cases[i].recipe, cases[i].rules, OCT_USE_INPUT, 1);

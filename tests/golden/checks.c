@@ -44,7 +44,7 @@ static float decoded(oct_dtype format, uint8_t code) {
 static uint8_t scale_of(float amax, oct_dtype format, oct_scale_mode mode) {
     uint8_t code = (uint8_t)~oct_mx_scale_code(amax, format, mode);
     oct_status status = oct_mx_scale(amax, format, mode, &code);
-    return status == OCT_OK ? code : (uint8_t)~oct_mx_scale_code(amax, format, mode);
+    return !status ? code : (uint8_t)~oct_mx_scale_code(amax, format, mode);
 }
 
 /* "When the expected value is a NaN, accept any NaN of that type." */

@@ -1,7 +1,9 @@
 /* octet plan: what a job would convert, without training. */
 #include <inttypes.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/checked.h"
 #include "base/fs.h"
@@ -134,11 +136,22 @@ static void render_attention(const oct_model_args *args, oct_strbuf *text) {
     oct_strbuf_puts(text, "\n");
 }
 
-static oct_status print_plan(const oct_plan *plan, const oct_model_args *args, const oct_wire *wire,
-                             bool json, oct_error *err) {
+/* Where a run of the job would write. */
+static void render_folder_json(const oct_job *job, oct_strbuf *text) {
+    json_t *folder = json_string(job->job.dump_folder); /* NULL: no UTF-8, or no memory */
+    char *quoted = folder ? json_dumps(folder, JSON_ENCODE_ANY) : NULL;
+    oct_strbuf_printf(text, ",\n  \"dump_folder\": %s", quoted ? quoted : "null");
+    free(quoted);
+    json_decref(folder);
+}
+
+static oct_status print_plan(const oct_job *job, const oct_plan *plan, const oct_model_args *args,
+                             const oct_wire *wire, bool json, oct_error *err) {
     oct_strbuf text = {0}, more = {0};
     if (json)
         render_wire_json(wire, &more);
+    if (json)
+        render_folder_json(job, &more);
     if (json)
         render_attention_json(args, &more);
     if (json)
@@ -183,7 +196,7 @@ static oct_status plan(const oct_job *job, const oct_model_args *args, const cha
     if (!status)
         oct_ranks_log_framework(job, n_ranks_of(job, ranks));
     if (!status)
-        status = print_plan(oct_conversion_plan(parts.conversion), args, &wire, json, err);
+        status = print_plan(job, oct_conversion_plan(parts.conversion), args, &wire, json, err);
     oct_job_parts_free(&parts);
     return status;
 }

@@ -25,10 +25,11 @@ typedef enum oct_use {
 
 /* Fills *out, whose struct_size is set. `recipe`: one of a job's ("mxfp8", "hif8", ...), "e4m3",
  * "e5m2" or "hif8" followed by ":tensor", ":channel", ":1x128", ":128x128" or any ":RxC" (fp32
- * scales; R or C of "*": all), or ":mx", ":mx32x32". `rules`: "octet" (NULL), "torchtitan-npu",
- * "mindspeed", "torchtitan", "torchao", "transformer-engine" or "ocp", with a version ("@...") or
- * without. `axis`: 1 for blocks along the rows, for products that contract over columns; 0 for the
- * other. OCT_INVALID says what is unknown, or what the rules don't have. */
+ * scales; R or C of "*": all), or ":mx", ":mx32x32", with a scale mode of its own as in
+ * ":mx-rceil". `rules`: "octet" (NULL), "torchtitan-npu", "mindspeed", "torchtitan", "torchao",
+ * "transformer-engine" or "ocp", with a version ("@...") or without. `axis`: 1 for blocks along the
+ * rows, for products that contract over columns; 0 for the other. OCT_INVALID says what is unknown,
+ * or what the rules don't have. */
 OCT_API oct_status oct_quantizer_preset(const char *recipe, const char *rules, oct_use use,
                                         int axis, oct_quantizer *out, oct_error *err);
 

@@ -157,17 +157,20 @@ def quantize(x: Any, recipe: str = "mxfp8", axis: int = -1, rules: str = "octet"
     """
     v = _arrays.source(x)
     axis = _axis_of(axis, len(v.shape))
-    q = _library.preset(recipe, rules, use, 0 if len(v.shape) > 1 and axis < len(v.shape) - 1 else 1)
-    q.rounding = _library.named(rounding, _library.ROUNDINGS, "rounding")
-    q.seed, q.counter = seed, counter
+    side = 0 if len(v.shape) > 1 and axis < len(v.shape) - 1 else 1
+    q = _library.preset(recipe, rules, use, side)
     if scale_mode is not None:
         if q.scale_dtype != E8M0:
             raise ValueError(f"scale_mode is for MX scales; {recipe} has float32 scales")
-        q.scale_mode = _library.named(scale_mode, _library.SCALE_MODES, "scale_mode")
+        _library.named(scale_mode, _library.SCALE_MODES, "scale_mode")
+        tiles = "32x32" if q.block_rows == q.block_cols else ""
+        q = _library.preset(f"{FORMAT_NAMES[q.format]}:mx{tiles}-{scale_mode}", rules, use, side)
     if target is not None:
         if q.scale_dtype == E8M0:
             raise ValueError(f"target is for float32 scales; {recipe} has MX scales")
         q.target = target
+    q.rounding = _library.named(rounding, _library.ROUNDINGS, "rounding")
+    q.seed, q.counter = seed, counter
     block = (q.block_rows, q.block_cols)
     if len(v.shape) > 2 and axis < len(v.shape) - 2 and block[1] > 1:
         raise ValueError(f"blocks of {block[0]}x{block[1]} lie in the last two dimensions; got axis {axis} of {len(v.shape)}")

@@ -45,7 +45,8 @@ static oct_status refuse_rules(const char *name, oct_error *err) {
 
 static oct_status refuse_block(const char *recipe, oct_error *err) {
     return oct_fail(err, OCT_INVALID,
-                    "recipe \"%.100s\": expected :mx, :mx32x32, :tensor, :channel or :RxC (\"*\": "
+                    "recipe \"%.100s\": expected :mx, :mx32x32 (or :mx-rceil, ...), :tensor, "
+                    ":channel or :RxC (\"*\": "
                     "all of a dimension) after the format",
                     recipe);
 }
@@ -70,15 +71,23 @@ static bool read_extents(const char *text, oct_quantizer *q) {
            read_extent(&text, &q->block_cols) && *text == '\0';
 }
 
+/* "mx" or "mx32x32", and perhaps a scale mode after a hyphen, which *named says. */
+static bool read_mx(const char *text, oct_quantizer *q, bool *named) {
+    const size_t length = strcspn(text, "-");
+    const bool tiles = length == 7 && strncmp(text, "mx32x32", 7) == 0;
+    q->scale_dtype = OCT_E8M0;
+    q->block_cols = OCT_MX_BLOCK;
+    q->block_rows = tiles ? OCT_MX_BLOCK : 1;
+    *named = text[length] == '-';
+    return (tiles || length == 2) &&
+           (!*named || oct_scale_mode_parse(text + length + 1, &q->scale_mode, NULL) == OCT_OK);
+}
+
 /* What follows the colon, for blocks along the rows. */
-static bool read_block(const char *text, oct_quantizer *q) {
+static bool read_block(const char *text, oct_quantizer *q, bool *names_mode) {
     q->scale_dtype = OCT_F32;
-    if (strcmp(text, "mx") == 0 || strcmp(text, "mx32x32") == 0) {
-        q->scale_dtype = OCT_E8M0;
-        q->block_cols = OCT_MX_BLOCK;
-        q->block_rows = text[2] ? OCT_MX_BLOCK : 1;
-        return true;
-    }
+    if (strncmp(text, "mx", 2) == 0)
+        return read_mx(text, q, names_mode);
     if (strcmp(text, "tensor") == 0)
         return read_extents("*x*", q);
     if (strcmp(text, "channel") == 0)
@@ -128,13 +137,15 @@ static oct_status by_block(const char *recipe, const wanted *w, oct_quantizer *q
     if (!read_format(recipe, (size_t)(colon - recipe), &q->format))
         return oct_fail(err, OCT_INVALID, "recipe \"%.100s\": expected e4m3, e5m2 or hif8 first",
                         recipe);
-    if (!read_block(colon + 1, q))
+    bool names_mode = false;
+    if (!read_block(colon + 1, q, &names_mode))
         return refuse_block(recipe, err);
     if (q->format == OCT_HIF8 && q->scale_dtype == OCT_E8M0)
         return oct_fail(err, OCT_INVALID, "recipe \"%.100s\": mx is for e4m3 and e5m2", recipe);
     turn(q, w->axis);
     const bool wgrad = w->role != OCT_ROLE_WEIGHT && w->axis == 0;
-    q->scale_mode = wgrad ? scale->wgrad_scale_mode : scale->scale_mode;
+    if (!names_mode)
+        q->scale_mode = wgrad ? scale->wgrad_scale_mode : scale->scale_mode;
     q->target = q->format == OCT_HIF8 ? w->rules->hif8_target[w->role] : oct_fp8_largest(q->format);
     return OCT_OK;
 }

@@ -109,57 +109,80 @@ static oct_status check_variants(oct_comparison *c, oct_error *err) {
     return status;
 }
 
-/* Whether the refusals of an arm, one a line, speak of the option, "--KEY" or "--KEY=VALUE". */
+/* Whether the refusals of an arm, one a line, speak of the option. */
 static bool is_refused(const char *refusals, const char *option) {
-    const size_t n = strcspn(option, "=");
-    for (const char *at = refusals; (at = strstr(at, "--")); at += 2)
-        if (strncmp(at, option, n) == 0 && at[n] == ':')
+    for (const char *at = refusals; (at = strstr(at, "--")); at += 2) {
+        const size_t n = strcspn(at + 2, ": \n");
+        if (at[2 + n] == ':' && oct_job_option_sets(option, at + 2, n))
             return true;
+    }
     return false;
 }
 
+/* Options in whose place each arm has its own. */
 static bool is_recipe(const char *option) {
-    static const char key[] = ".recipe_name";
-    const size_t n = strcspn(option, "="), m = strlen(key);
-    return n > m && strncmp(option + n - m, key, m) == 0;
+    static const char *const keys[] = {
+        "quantize.linear.mx.recipe_name", "quantize.grouped_mm.mx.recipe_name",
+        "training.quantization_plan.recipe_name", "training.quantization_plan.quant_recipe",
+        "model.quant_recipe_name"};
+    bool found = false;
+    for (size_t i = 0; i < OCT_COUNT(keys) && !found; i++)
+        found = oct_job_option_sets(option, keys[i], strlen(keys[i]));
+    return found;
 }
 
-static bool is_refused_by_arm(const oct_comparison *c, int arm, const char *option) {
+static bool is_activation(const char *option) {
+    static const char key[] = "training.mixed_precision_param";
+    return oct_job_option_sets(option, key, strlen(key));
+}
+
+/* Adds to each option's count whether the arm has no use for it. */
+static oct_status add_unused(const oct_comparison *c, const char *recipe, int *n_unused,
+                             oct_error *err) {
     oct_job job = {0};
     oct_error cause = {0};
     oct_strbuf refusals = {0};
-    oct_variant_check(c->options.config, c->options.overrides, c->options.n_overrides,
-                      c->arms.items[arm].recipe, &job, &cause);
+    oct_variant_check(c->options.config, c->options.overrides, c->options.n_overrides, recipe, &job,
+                      &cause);
     oct_strbuf_printf(&refusals, "%s\n%s", cause.message, job.others ? job.others : "");
-    const bool refused = !refusals.failed && is_refused(refusals.text, option);
+    for (int k = 0; k < c->options.n_overrides && !refusals.failed; k++) {
+        const char *option = c->options.overrides[k];
+        n_unused[k] += is_refused(refusals.text, option) ||
+                       (is_activation(option) && oct_variant_is_high_precision(recipe));
+    }
+    const oct_status status = refusals.failed ? oct_fail_memory(err) : OCT_OK;
     oct_strbuf_free(&refusals);
     oct_job_free(&job);
-    return refused;
+    return status;
+}
+
+static oct_status check_option(const oct_comparison *c, int k, int n_unused, oct_error *err) {
+    const char *option = c->options.overrides[k];
+    const int n = (int)strcspn(option, "=");
+    if (is_recipe(option))
+        return oct_fail(err, OCT_INVALID,
+                        "command line: %.*s: each run's recipe is one of --recipes; expected "
+                        "it there",
+                        n, option);
+    if (n_unused == c->arms.n)
+        return oct_fail(err, OCT_INVALID,
+                        "command line: %.*s: no recipe of --recipes uses it; expected one that "
+                        "does, or nothing",
+                        n, option);
+    return OCT_OK;
 }
 
 /* An option may be for one arm alone; one that no arm uses is a mistake. All else that is wrong was
  * told before. */
 static oct_status check_options(const oct_comparison *c, oct_error *err) {
-    static const char section[] = "--quantize.";
-    for (int k = 0; k < c->options.n_overrides; k++) {
-        const char *option = c->options.overrides[k];
-        int n_refused = 0;
-        if (is_recipe(option))
-            return oct_fail(err, OCT_INVALID,
-                            "command line: %.*s: each run's recipe is one of --recipes; expected "
-                            "it there",
-                            (int)strcspn(option, "="), option);
-        if (strncmp(option, section, strlen(section)) != 0)
-            continue;
-        while (n_refused < c->arms.n && is_refused_by_arm(c, n_refused, option))
-            n_refused++;
-        if (n_refused == c->arms.n)
-            return oct_fail(err, OCT_INVALID,
-                            "command line: %.*s: no recipe of --recipes uses it; expected one that "
-                            "does, or nothing",
-                            (int)strcspn(option, "="), option);
-    }
-    return OCT_OK;
+    int *n_unused = oct_calloc_array((size_t)c->options.n_overrides + 1, sizeof *n_unused);
+    oct_status status = n_unused ? OCT_OK : oct_fail_memory(err);
+    for (int i = 0; i < c->arms.n && !status; i++)
+        status = add_unused(c, c->arms.items[i].recipe, n_unused, err);
+    for (int k = 0; k < c->options.n_overrides && !status; k++)
+        status = check_option(c, k, n_unused[k], err);
+    oct_free(n_unused);
+    return status;
 }
 
 /* The recipes are compared by their validation loss: compare turns validation on, but not over what
@@ -271,7 +294,7 @@ static oct_status check_report(const oct_comparison *c, oct_error *err) {
 oct_status oct_comparison_prepare(oct_comparison *c, oct_error *err) {
     oct_status status = oct_arms_read(c->options.recipes, &c->arms, err);
     if (!status)
-        status = oct_job_load_as(OCT_JOB_READ_ARM, c->options.config, c->options.overrides,
+        status = oct_job_load_as(OCT_JOB_READ_ARMS, c->options.config, c->options.overrides,
                                  c->options.n_overrides, &c->job, err);
     c->options.host->add_errors(c->job.others);
     if (!status)

@@ -199,13 +199,16 @@ oct_status oct_job_load(const char *path, const char *const *overrides, int n, o
 /* How strictly options are taken. */
 typedef enum oct_job_reading {
     OCT_JOB_READ_STRICT, /* an option that can't act in this job is refused */
-    OCT_JOB_READ_ARM,    /* it may be meant for the job in another recipe */
+    OCT_JOB_READ_ARMS,   /* it may be meant for the job in one of several recipes */
+    OCT_JOB_READ_ARM,    /* the job in one of them, beside whose options stand its own */
     OCT_JOB_READ_SAVED   /* of a checkpoint: as it was taken when the run began */
 } oct_job_reading;
 /* The same for a job that is read for another purpose than to run as it is. A `path` of "" is
  * torchtitan's defaults. */
 oct_status oct_job_load_as(oct_job_reading reading, const char *path, const char *const *overrides,
                            int n, oct_job *job, oct_error *err);
+/* Whether the option, in any of its spellings, sets the key whose name has n bytes. */
+bool oct_job_option_sets(const char *option, const char *key, size_t n);
 /* Takes `--job.config_file CONFIG` out of the n overrides, for a job whose file is a copy of that;
  * returns how many are left. */
 int oct_job_without_config_file(const char **overrides, int n);

@@ -419,7 +419,7 @@ static oct_status refuse_foreign_keys(oct_loader *l) {
  * a plan, which speaks of linears and experts at once, each may still have its own. */
 static oct_status refuse_two_names(oct_loader *l) {
     oct_status status = OCT_OK;
-    if (l->reading != OCT_JOB_READ_STRICT)
+    if (l->reading != OCT_JOB_READ_STRICT && l->reading != OCT_JOB_READ_ARMS)
         return OCT_OK;
     for (size_t i = 0; i < oct_schema_mindspeed.n && !status; i++) {
         const oct_key *key = &oct_schema_mindspeed.keys[i];

@@ -85,9 +85,36 @@ static oct_status check_groups(oct_loader *l, const recipe_table *t) {
     return oct_loader_refuse(l, status, OCT_REFUSED_BY_PLACE);
 }
 
+/* How weights are gathered in 8 bits matters only where they are. */
+static oct_status check_gather(oct_loader *l, const recipe_table *t) {
+    char key[MAX_KEY], expected[MAX_KEY + 64];
+    const oct_setting *setting = typed_value(l, t, "fsdp_low_precision_all_gather_mode", key);
+    const bool is_plans = setting && setting->name && t->converter; /* which is judged by itself */
+    if (!setting || is_plans || t->mx->enable_fsdp_low_precision_all_gather)
+        return OCT_OK;
+    snprintf(expected, sizeof expected, "--%senable_fsdp_low_precision_all_gather beside it",
+             t->section);
+    oct_status status =
+        oct_loader_fail(l, setting->place, setting->name ? setting->name : key,
+                        "weights aren't gathered in 8 bits", expected, setting->value);
+    return oct_loader_refuse(l, status, OCT_REFUSED_BY_PLACE);
+}
+
+/* The same of a plan, which speaks of both tables. */
+static oct_status check_plans_gather(oct_loader *l) {
+    const recipe_table plan = {"training.quantization_plan.", NULL, NULL,
+                               l->job->quantize.linear.mx.enable_fsdp_low_precision_all_gather
+                                   ? &l->job->quantize.linear.mx
+                                   : &l->job->quantize.grouped_mm.mx};
+    return l->job->form == OCT_JOB_MINDSPEED && l->job->quantization_plan.recipe_name &&
+                   l->reading == OCT_JOB_READ_STRICT
+               ? check_gather(l, &plan)
+               : OCT_OK;
+}
+
 static oct_status check_active(oct_loader *l, const recipe_table *t, const oct_recipe *recipe) {
-    oct_status status = OCT_OK;
-    if (recipe->granularity != OCT_MX)
+    oct_status status = check_gather(l, t);
+    if (!status && recipe->granularity != OCT_MX)
         status = refuse_typed(l, t, "scale_mode", "has no block scales",
                               "none, or an MX recipe such as mxfp8");
     if (!status && recipe->strategy != OCT_DELAYED)
@@ -135,5 +162,7 @@ oct_status oct_loader_check_options(oct_loader *l) {
                                    {"quantize.grouped_mm.mx.", "quantize.grouped_mm.mx",
                                     "quantize.moe.mx", &l->job->quantize.grouped_mm.mx}};
     oct_status status = check_table(l, &tables[0]);
-    return status ? status : check_table(l, &tables[1]);
+    if (!status)
+        status = check_table(l, &tables[1]);
+    return status ? status : check_plans_gather(l);
 }

@@ -189,6 +189,23 @@ static bool split(const char *text, argument *a) {
     return true;
 }
 
+static bool has_name(const argument *a, const char *key, size_t n) {
+    bool same = strlen(a->name) == n;
+    for (size_t i = 0; i < n && same; i++)
+        same = a->name[i] == key[i] || (a->name[i] == '-' && key[i] == '_');
+    return same;
+}
+
+bool oct_job_option_sets(const char *option, const char *key, size_t n) {
+    argument a;
+    if (!split(option, &a))
+        return false;
+    argument whole = a, last = a;
+    char *dot = strrchr(last.name, '.');
+    return has_name(&a, key, n) || (strip_no(whole.name) && has_name(&whole, key, n)) ||
+           (dot && strip_no(dot + 1) && has_name(&last, key, n));
+}
+
 static bool is_config_file(const argument *a) {
     return strcasecmp(a->name, "job.config_file") == 0 ||
            strcasecmp(a->name, "job.config-file") == 0;

@@ -16,7 +16,7 @@
 static const char *const high_precision[] = {"bf16", "fp32"};
 enum { N_HIGH_PRECISION = OCT_COUNT(high_precision) };
 
-static bool is_high_precision(const char *recipe) {
+bool oct_variant_is_high_precision(const char *recipe) {
     for (int i = 0; i < N_HIGH_PRECISION; i++)
         if (strcasecmp(recipe, high_precision[i]) == 0)
             return true;
@@ -71,7 +71,7 @@ static void put_activation(const char *recipe, oct_variant_overrides *o) {
 }
 
 static void put_titan(const oct_job *job, const char *recipe, oct_variant_overrides *o) {
-    bool quantize = !is_high_precision(recipe);
+    bool quantize = !oct_variant_is_high_precision(recipe);
     put_converters(job, quantize, &o->own[o->n_own++]);
     if (quantize) {
         oct_strbuf_printf(&o->own[o->n_own++], "--quantize.linear.mx.recipe_name=%s", recipe);
@@ -98,12 +98,12 @@ static void put_mindspeed(const char *const *overrides, int n, const char *recip
                           oct_variant_overrides *o) {
     static const char *const keys[] = {"--quantize.linear.mx.recipe_name",
                                        "--quantize.grouped_mm.mx.recipe_name"};
-    for (size_t i = 0; i < 2 && !is_high_precision(recipe); i++)
+    for (size_t i = 0; i < 2 && !oct_variant_is_high_precision(recipe); i++)
         if (overrides_set(overrides, n, keys[i]))
             oct_strbuf_printf(&o->own[o->n_own++], "%s=%s", keys[i], recipe);
     oct_strbuf_printf(&o->own[o->n_own++], "--training.quantization_plan.recipe_name=%s",
-                      is_high_precision(recipe) ? "none" : recipe);
-    if (is_high_precision(recipe))
+                      oct_variant_is_high_precision(recipe) ? "none" : recipe);
+    if (oct_variant_is_high_precision(recipe))
         put_activation(recipe, o);
 }
 
@@ -142,7 +142,7 @@ static oct_status load_variant(oct_job_reading reading, const char *path,
     oct_status status = OCT_OK;
     *job = (oct_job){0};
     *told = (oct_variant_overrides){0};
-    if (recipe && !is_high_precision(recipe))
+    if (recipe && !oct_variant_is_high_precision(recipe))
         status = oct_recipe_parse_beside(recipe, high_precision, N_HIGH_PRECISION, &parsed, err);
     /* Without its recipe the job isn't yet what it is judged as. */
     oct_job_reading plain = recipe && reading == OCT_JOB_READ_STRICT ? OCT_JOB_READ_ARM : reading;

@@ -16,6 +16,9 @@
 oct_status oct_variant_load(const char *path, const char *const *overrides, int n_overrides,
                             const char *recipe, oct_job *job, oct_error *err);
 
+/* bf16 or fp32. */
+bool oct_variant_is_high_precision(const char *recipe);
+
 /* The command line that a variant was loaded with: the given overrides, then the recipe's. */
 enum { OCT_MAX_VARIANT_OWN = 4 };
 typedef struct oct_variant_overrides {

@@ -127,6 +127,35 @@ class Compare(Training):
             for option in (section + "recipe_name=hif8", "--quantize.grouped_mm.mx.recipe_name=hif8"):
                 self.refused(["compare", job, option, *args], option.partition("=")[0])
 
+    def test_given_an_option_in_any_spelling_and_of_any_kind_arms_that_use_it_are_looked_for(self):
+        self.write("hf/config.json", json.dumps(DENSE))
+        self.write("hf/tokenizer.json", self.text_of("tokenizer.json"))
+        self.write("job.yaml", YAML_JOB % {"model": "llama", "recipe": "mxfp8", "apply": "['model.layers.{*}']", "ignored": "['*lm_head']"})
+        held = ["--data.val_dataset_param.basic_parameters.dataset=text.txt", "--training.train_iters=1"]
+        plan, high = "--training.quantization_plan.", "bf16,fp32"
+        for job, recipes, option, told in (
+                ("job.toml", "bf16,hif8", "--quantize.linear.mx.scale-mode=floor", "no recipe of --recipes uses it"),
+                ("job.toml", "bf16,hif8", "--quantize.linear.mx.scale_mode floor", "no recipe of --recipes uses it"),
+                ("job.toml", "bf16,hif8", "--quantize.linear.mx.recipe-name=mxfp8", "each run's recipe is one of"),
+                ("job.toml", "bf16,mxfp8", "--quantize.linear.mx.fsdp_low_precision_all_gather_mode=all", "no recipe of --recipes"),
+                ("job.toml", high, "--training.mixed-precision-param=float32", "no recipe of --recipes uses it"),
+                ("job.toml", "bf16,mxfp8", "--training.mixed-precision-param=float32", None),
+                ("job.yaml", high, "--training.mixed_precision_param=float32", "no recipe of --recipes uses it"),
+                ("job.yaml", high, "--parallel.fsdp_plan.param_dtype=fp32", "no recipe of --recipes uses it"),
+                ("job.yaml", "bf16,mxfp8", "--parallel.fsdp_plan.param_dtype=fp32", None),
+                ("job.yaml", high, plan + "ignored-modules=lm_head", "no recipe of --recipes uses it"),
+                ("job.yaml", high, plan + "no-enable_fsdp_low_precision_all_gather", None),  # asks for nothing
+                ("job.yaml", "bf16,mxfp8", plan + "ignored-modules=lm_head", None),
+                ("job.yaml", "bf16,mxfp8", plan + "quant_recipe=hif8", "quant_recipe"),
+                ("job.yaml", "bf16,mxfp8", "--training.lr=1e-3 --optimizer.lr=1e-4", "it is given as --optimizer.lr too")):
+            args = held if job == "job.yaml" else ["--training.steps=1"]
+            command = ["compare", job, "--recipes", recipes, *option.split(), *args]
+            with self.subTest(option=option, recipes=recipes):
+                if told:
+                    self.refused(command, "command line: " + option.split()[0].partition("=")[0] + ": ", told)
+                else:
+                    self.accepted(command)
+
     def test_given_validation_turned_off_compare_says_that_it_needs_it(self):
         for off in ("--validation.no-enable", "--validation.enable=false"):
             result = self.refused(["compare", "job.toml", "--recipes", "bf16", off],

@@ -9,7 +9,8 @@
 #define BOTH "--model.converters=quantize.linear.mx,quantize.grouped_mm.mx"
 #define LINEARS "--quantize.linear.mx."
 #define GROUPED "--quantize.grouped_mm.mx."
-#define NO_PLAN "--training.quantization_plan.recipe_name=none"
+#define PLANS "--training.quantization_plan."
+#define NO_PLAN PLANS "recipe_name=none"
 
 static void given_an_option_of_a_recipe_that_cannot_act_it_is_refused_and_told_why(void **state) {
     (void)state;
@@ -32,6 +33,20 @@ static void given_an_option_of_a_recipe_that_cannot_act_it_is_refused_and_told_w
         {"job.toml", "", BOTH, GROUPED "groups=upstream",
          GROUPED "groups: the recipe mxfp8 has no scales of whole tensors; expected none, or a "
                  "per-tensor recipe such as hif8; got \"upstream\""},
+        {"job.toml", "", MX, LINEARS "fsdp_low_precision_all_gather_mode=all",
+         LINEARS
+         "fsdp_low_precision_all_gather_mode: weights aren't gathered in 8 bits; expected "
+         "--quantize.linear.mx.enable_fsdp_low_precision_all_gather beside it; got \"all\""},
+        {"job.yaml", PLANNED "    enable_fsdp_low_precision_all_gather: false\n",
+         PLANS "fsdp_low_precision_all_gather_mode=on-demand", NULL,
+         PLANS "fsdp_low_precision_all_gather_mode: weights aren't gathered in 8 bits; expected "
+               "--training.quantization_plan.enable_fsdp_low_precision_all_gather beside it; got "
+               "\"on-demand\""},
+        {"job.yaml", PLANNED, "--model.fsdp_low_precision_all_gather_mode=all",
+         PLANS "no-enable_fsdp_low_precision_all_gather",
+         "--model.fsdp_low_precision_all_gather_mode: weights aren't gathered in 8 bits; expected "
+         "--training.quantization_plan.enable_fsdp_low_precision_all_gather beside it; got "
+         "\"all\""},
         {"job.yaml", PLANNED, GROUPED "recipe_name=hif8", GROUPED "groups=upstream",
          GROUPED "groups: the rules mindspeed@2026-07 group rows so without it; expected none, or "
                  "true to differ; got \"upstream\""},
@@ -52,13 +67,42 @@ static void given_an_option_of_a_recipe_that_cannot_act_it_is_refused_and_told_w
         assert_null(job.others);
         oct_job_free(&job);
         /* One arm of several, or a run that goes on: it's for another, or was taken so before. */
-        for (int reading = OCT_JOB_READ_ARM; reading <= OCT_JOB_READ_SAVED; reading++) {
+        for (int reading = OCT_JOB_READ_ARMS; reading <= OCT_JOB_READ_SAVED; reading++) {
             assert_int_equal(
                 oct_job_load_as((oct_job_reading)reading, cases[i].path, overrides, n, &job, &err),
                 OCT_OK);
             oct_job_free(&job);
         }
     }
+}
+
+static void given_any_spelling_of_an_option_its_key_is_known(void **state) {
+    (void)state;
+    static const char key[] = "training.a_flag.mx_key";
+    static const struct {
+        const char *option;
+        bool sets;
+    } cases[] = {
+        {"--training.a_flag.mx_key", true},
+        {"--training.a_flag.mx_key=1", true},
+        {"--training.a-flag.mx-key=1", true},
+        {"--training.a_flag.no-mx_key", true},
+        {"--training.a_flag.no_mx_key", true},
+        {"--no-training.a-flag.mx_key", true},
+        {"--training.a_flag.mx_key2=1", false},
+        {"--training.a_flag.mx_ke=1", false},
+        {"--training.no-a_flag.mx_key", false},
+        {"training.a_flag.mx_key", false},
+        {"--training.a_flag.no-no-mx_key", false},
+        {"--training=training.a_flag.mx_key", false},
+        {"1", false},
+        {"", false},
+    };
+    for (size_t i = 0; i < OCT_COUNT(cases); i++)
+        if (oct_job_option_sets(cases[i].option, key, sizeof key - 1) != cases[i].sets)
+            fail_msg("%s", cases[i].option);
+    assert_false(oct_job_option_sets("--training.a_flag.mx_key", key, sizeof key - 2));
+    assert_true(oct_job_option_sets("--training.no_save_optim", "training.no_save_optim", 22));
 }
 
 static void given_a_files_table_without_its_converter_only_its_grammar_counts(void **state) {
@@ -152,6 +196,7 @@ static void given_one_argument_under_two_names_both_are_named(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(given_an_option_of_a_recipe_that_cannot_act_it_is_refused_and_told_why),
+        cmocka_unit_test(given_any_spelling_of_an_option_its_key_is_known),
         cmocka_unit_test(given_a_files_table_without_its_converter_only_its_grammar_counts),
         cmocka_unit_test(given_a_recipe_that_names_its_scale_rule_another_beside_it_is_refused),
         cmocka_unit_test(given_an_empty_path_on_the_command_line_it_is_not_taken_for_none),

@@ -229,6 +229,16 @@ static int find_name(const char *name, const char *const *names, int n) {
     return -1;
 }
 
+oct_status oct_scale_mode_parse(const char *name, oct_scale_mode *mode, oct_error *err) {
+    int i = find_name(name, scale_modes, OCT_COUNT(scale_modes));
+    if (i < 0)
+        return oct_fail(err, OCT_INVALID,
+                        "scale_mode \"%.100s\" is unknown; expected floor, ceil, even or rceil",
+                        name);
+    *mode = (oct_scale_mode)i;
+    return OCT_OK;
+}
+
 oct_status oct_gemm_mode_parse(const char *name, oct_gemm_mode *mode, oct_error *err) {
     const bool is_former = strcasecmp(name, "aligned") == 0;
     int i = is_former ? OCT_GEMM_FAST : find_name(name, gemm_modes, 3);

@@ -57,7 +57,8 @@ oct_status oct_recipe_parse(const char *name, oct_recipe *recipe, oct_error *err
 oct_status oct_recipe_parse_beside(const char *name, const char *const *also, size_t n_also,
                                    oct_recipe *recipe, oct_error *err);
 
-/* auto, exact, fast (or aligned, its former name). */
+/* floor, ceil, even, rceil; auto, exact, fast (or aligned, its former name). */
+oct_status oct_scale_mode_parse(const char *name, oct_scale_mode *mode, oct_error *err);
 oct_status oct_gemm_mode_parse(const char *name, oct_gemm_mode *mode, oct_error *err);
 const char *oct_scale_mode_name(oct_scale_mode mode);
 const char *oct_gemm_mode_name(oct_gemm_mode mode);

@@ -169,9 +169,8 @@ static oct_status print_plan(const oct_job *job, const oct_plan *plan, const oct
     oct_strbuf_free(&more);
     if (failed)
         return oct_fail_memory(err);
-    if (plan->user_patterns_all_missed)
-        return oct_fail(err, OCT_INVALID, "%s",
-                        plan->n_warnings ? plan->warnings[0] : "no pattern matches a module");
+    if (plan->all_missed)
+        return oct_fail(err, OCT_INVALID, "%s", plan->all_missed);
     return OCT_OK;
 }
 

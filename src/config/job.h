@@ -59,6 +59,18 @@ typedef enum oct_job_groups { OCT_JOB_GROUPS_TRUE, OCT_JOB_GROUPS_UPSTREAM } oct
 /* Of a word whose default is none. */
 enum { OCT_JOB_UNSAID = -1 };
 
+/* One of [[quantize.linear.mx.override]]: a recipe for the linears that it names. */
+typedef struct oct_job_override {
+    oct_job_list fqns; /* at least one, as filter_fqns; of a YAML job globs, as apply_modules */
+    const char *recipe_name;
+    bool in_high_precision; /* recipe_name is bf16 */
+} oct_job_override;
+typedef struct oct_job_overrides {
+    const oct_job_override *items; /* a later one wins */
+    size_t n;
+    const struct oct_value *value; /* as it was written; NULL: none */
+} oct_job_overrides;
+
 /* The [quantize.linear.mx] and [quantize.grouped_mm.mx] tables. Recipes have names with a grammar
  * of their own (room quant): loading checks it, whoever converts reads it. */
 typedef struct oct_job_mx {
@@ -70,7 +82,10 @@ typedef struct oct_job_mx {
     oct_job_gemm gemm;
     bool enable_fsdp_low_precision_all_gather;
     oct_job_gather fsdp_low_precision_all_gather_mode;
-    int64_t amax_history_len; /* >= 1 */
+    int64_t amax_history_len;            /* >= 1 */
+    oct_job_overrides override;          /* linear only, as the two below */
+    int64_t num_layers_at_start_in_bf16; /* >= 0 */
+    int64_t num_layers_at_end_in_bf16;   /* >= 0 */
 } oct_job_mx;
 
 typedef struct oct_job {

@@ -10,8 +10,8 @@ static const oct_schema *schema_of(oct_job_form form) {
 }
 
 static const char *type_name(const oct_key *key) {
-    static const char *const names[] = {"bool", "int",  "float", "text", "list",
-                                        "word", "word", "table", "any"};
+    static const char *const names[] = {"bool", "int",  "float", "text",   "list",
+                                        "word", "word", "table", "tables", "any"};
     return names[key->type];
 }
 
@@ -212,6 +212,12 @@ static bool put_member(const oct_job *job, const oct_key *key, oct_strbuf *b) {
         else
             oct_strbuf_puts(b, "\"constant\""); /* of a YAML job */
         return true;
+    case OCT_KEY_TABLES: {
+        const oct_job_overrides *overrides = member;
+        if (overrides->value)
+            put_value(overrides->value, b);
+        return overrides->value != NULL;
+    }
     case OCT_KEY_TABLE:
         if (*(const oct_value *const *)member)
             put_value(*(const oct_value *const *)member, b);

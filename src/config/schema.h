@@ -19,6 +19,7 @@ typedef enum oct_key_type {
     OCT_KEY_CHOICE, /* an enum: the index in `choices` */
     OCT_KEY_WORD,   /* const char *, one of `choices` */
     OCT_KEY_TABLE,  /* const oct_value *: keys of any name below it */
+    OCT_KEY_TABLES, /* oct_job_overrides: a list of tables */
     OCT_KEY_ANY     /* whatever the other trainer takes; without a member */
 } oct_key_type;
 

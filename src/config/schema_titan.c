@@ -277,6 +277,13 @@ static const oct_key keys[] = {
            "on-demand", "which orientations are gathered"),
     INT(RESULT, quantize.linear.mx.amax_history_len, COUNT, "16",
         "steps that a delayed recipe looks back"),
+    USED_IN(OCT_KEY_TABLES, RESULT, quantize.linear.mx.override, 0, NULL, "none",
+            "[[...override]] with fqns and recipe_name: linears whose name contains one of fqns "
+            "get that recipe, or bf16; a later one wins"),
+    INT(RESULT, quantize.linear.mx.num_layers_at_start_in_bf16, INDEX, "0",
+        "linears of so many first layers stay in high precision"),
+    INT(RESULT, quantize.linear.mx.num_layers_at_end_in_bf16, INDEX, "0",
+        "linears of so many last layers stay in high precision"),
     INERT(STRING, quantize.linear.mx.mxfp8_dim1_cast_kernel_choice, "triton",
           "kernels are chosen by the CPU"),
     STRING(RESULT, quantize.grouped_mm.mx.recipe_name, "mxfp8", "recipe of the experts"),

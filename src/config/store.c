@@ -9,6 +9,7 @@
 
 #include "base/count.h"
 #include "base/nearest.h"
+#include "config/recipe_overrides.h"
 #include "config/refusals.h"
 #include "config/text.h"
 
@@ -215,6 +216,8 @@ static bool has_type(const oct_key *key, const oct_value *value) {
         return value->kind == OCT_VALUE_LIST || value->kind == OCT_VALUE_STRING;
     case OCT_KEY_TABLE:
         return value->kind == OCT_VALUE_TABLE;
+    case OCT_KEY_TABLES:
+        return value->kind == OCT_VALUE_LIST;
     case OCT_KEY_ANY:
         return value->kind != OCT_VALUE_TABLE || key->kind == OCT_KEY_UNSUPPORTED;
     }
@@ -313,6 +316,8 @@ oct_status oct_loader_store(oct_loader *l, const oct_key *key, const oct_value *
         return store_list(l, key, value, place);
     case OCT_KEY_TABLE:
         return store_table(l, key, value, place);
+    case OCT_KEY_TABLES:
+        return oct_loader_store_overrides(l, key, value, place, member_of(l, key));
     case OCT_KEY_ANY:
         return value->kind == OCT_VALUE_LIST ? check_items(l, key, value) : OCT_OK;
     }

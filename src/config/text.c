@@ -107,6 +107,7 @@ const oct_value *oct_loader_parse_text(oct_loader *l, const oct_key *key, const 
     case OCT_KEY_LIST:
         return parse_list(l, text);
     case OCT_KEY_TABLE:
+    case OCT_KEY_TABLES:
     case OCT_KEY_ANY:
         return parse_yaml(l, key, text);
     default:

@@ -208,7 +208,7 @@ static oct_status check_list(oct_plan *plan, const oct_converter_spec *specs, in
             return status;
     }
     if (list->written && list->n && !n_hit)
-        plan->user_patterns_all_missed = true;
+        plan->all_missed = plan->warnings[plan->n_warnings - 1];
     return OCT_OK;
 }
 
@@ -271,6 +271,23 @@ static bool finds_any(const oct_plan *plan, const oct_converter_spec *spec) {
     return false;
 }
 
+/* What is named has been decided anew; all else stays as it was. */
+static int64_t override_rows(oct_plan *plan, const oct_converter_spec *spec) {
+    int64_t n = 0;
+    for (int64_t i = 0; i < plan->n_rows; i++) {
+        oct_plan_row *row = &plan->rows[i];
+        int64_t at = concerns(spec, row) ? oct_pattern_list_find(&spec->include, row->name) : -1;
+        if (at < 0)
+            continue;
+        n++;
+        row->recipe = spec->recipe;
+        row->bytes_quantized = spec->recipe ? quantized_bytes(spec->recipe, row) : 0;
+        snprintf(row->reason, sizeof row->reason, "%s: \"%s\"", short_key(&spec->include),
+                 spec->include.patterns[at]);
+    }
+    return n;
+}
+
 /* Applies one converter to the rows; returns how many it took. */
 static int64_t convert_rows(oct_plan *plan, const oct_converter_spec *spec) {
     int64_t n = 0;
@@ -318,11 +335,11 @@ static oct_status run_converters(oct_plan *plan, const oct_converter_spec *specs
             status = check_list(plan, specs, n_specs, i, &specs[i].exclude);
         if (status)
             return status;
-        int64_t n = convert_rows(plan, &specs[i]);
+        int64_t n =
+            specs[i].is_override ? override_rows(plan, &specs[i]) : convert_rows(plan, &specs[i]);
         n_total += n;
-        if (!n) {
+        if (!n && !specs[i].is_override) /* which was warned of, pattern by pattern */
             idle = &specs[i];
-        }
     }
     if (!idle)
         return OCT_OK;
@@ -330,8 +347,8 @@ static oct_status run_converters(oct_plan *plan, const oct_converter_spec *specs
     if (all_at_once && n_total)
         return warn(plan, "%s: \"%s\" converts nothing: the model has no %s that it may take",
                     idle->where, idle->name, what);
-    if (all_at_once && plan->user_patterns_all_missed) /* which says more */
-        return oct_fail(err, OCT_INVALID, "%s", plan->warnings[0]);
+    if (all_at_once && plan->all_missed) /* which says more */
+        return oct_fail(err, OCT_INVALID, "%s", plan->all_missed);
     if (!finds_any(plan, idle))
         return oct_fail(err, OCT_INVALID,
                         "%s: converter \"%s\" converts nothing: the model has no %s; take it out",

@@ -40,6 +40,8 @@ typedef struct oct_converter_spec {
     const char *name;         /* as the user wrote it, for messages */
     const char *where;        /* place and key, for messages */
     const oct_recipe *recipe; /* NULL for OCT_CONVERT_GROUPED_MM; must outlive the model */
+    bool is_override;         /* of modules that `include` names alone, whatever was decided before;
+                                 recipe NULL: they stay in high precision */
     oct_pattern_list include; /* n == 0 and not written: every module */
     oct_pattern_list exclude; /* wins over include */
 } oct_converter_spec;
@@ -75,9 +77,9 @@ typedef struct oct_plan {
     int64_t n_warnings;
     char *framework; /* what the framework would do otherwise to the whole plan; NULL: nothing;
                         owned by the plan (convert/framework.h) */
-    bool framework_takes_none;     /* by that note it would convert no module of the plan */
-    bool user_patterns_all_missed; /* no pattern of a list that the user wrote matched: `octet plan`
-                                      exits 2 */
+    bool framework_takes_none; /* by that note it would convert no module of the plan */
+    const char *all_missed;    /* the warning of a list that the user wrote, no pattern of which
+                                  matched, for which `octet plan` exits 2; NULL: there is none */
 } oct_plan;
 
 /* Decides. Errors (OCT_INVALID): OCT_CONVERT_EXPERTS without OCT_CONVERT_GROUPED_MM before it

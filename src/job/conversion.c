@@ -2,6 +2,7 @@
 #include "job/conversion.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -20,6 +21,8 @@ enum { MAX_SPECS = 64, MAX_RECIPES = 2 /* by oct_module_use */ };
 struct oct_conversion {
     oct_recipe recipes[MAX_RECIPES];  /* of linears, of experts */
     const char *gemm_at[MAX_RECIPES]; /* place and key of their gemm */
+    oct_recipe *own_recipes;          /* of [[quantize.linear.mx.override]], one each */
+    oct_arena *texts;                 /* of patterns and keys that are made here */
     oct_converter_spec specs[MAX_SPECS];
     int64_t n_specs;
     const oct_rules *rules;
@@ -49,19 +52,17 @@ static oct_status add_spec(oct_conversion *c, const oct_job *job, const oct_conv
 
 /* The recipe of linears or experts: what its name leaves open is the rules', and what the user
  * wrote beside it wins over both. */
-static oct_status read_recipe(oct_conversion *c, const oct_job *job, oct_module_use use,
-                              oct_error *err) {
-    bool experts = use == OCT_FOR_EXPERTS;
-    const oct_job_mx *mx = experts ? &job->quantize.grouped_mm.mx : &job->quantize.linear.mx;
-    oct_recipe *recipe = &c->recipes[use];
+static oct_status make_recipe(const oct_job *job, oct_module_use use, const char *key,
+                              const char *name, oct_recipe *recipe, oct_error *err) {
+    const oct_job_mx *mx =
+        use == OCT_FOR_EXPERTS ? &job->quantize.grouped_mm.mx : &job->quantize.linear.mx;
     const oct_rules *rules = oct_job_rules(job);
     oct_error cause = {0};
-    if (oct_recipe_parse(mx->recipe_name, recipe, &cause) != OCT_OK)
-        return oct_setup_fail_at(job, experts ? GROUPED ".recipe_name" : LINEAR ".recipe_name",
-                                 &cause, err);
+    if (oct_recipe_parse(name, recipe, &cause) != OCT_OK)
+        return oct_setup_fail_at(job, key, &cause, err);
     recipe->gemm = oct_setup_gemm(mx);
     oct_rules_apply(rules, use, oct_setup_activation(job), recipe);
-    if (mx->scale_mode != OCT_JOB_UNSAID)
+    if (mx->scale_mode != OCT_JOB_UNSAID && !recipe->names_scale_mode)
         recipe->scale_mode = recipe->wgrad_scale_mode = (oct_scale_mode)mx->scale_mode;
     bool upstream = mx->groups == OCT_JOB_GROUPS_UPSTREAM;
     if (upstream && rules->upstream_groups == OCT_GROUPS_TRUE)
@@ -73,6 +74,113 @@ static oct_status read_recipe(oct_conversion *c, const oct_job *job, oct_module_
         recipe->groups = upstream ? rules->upstream_groups : OCT_GROUPS_TRUE;
     recipe->amax_history_len = mx->amax_history_len;
     return OCT_OK;
+}
+
+static oct_status read_recipe(oct_conversion *c, const oct_job *job, oct_module_use use,
+                              oct_error *err) {
+    if (use == OCT_FOR_EXPERTS)
+        return make_recipe(job, use, GROUPED ".recipe_name",
+                           job->quantize.grouped_mm.mx.recipe_name, &c->recipes[use], err);
+    return make_recipe(job, use, LINEAR ".recipe_name", job->quantize.linear.mx.recipe_name,
+                       &c->recipes[use], err);
+}
+
+/* ---- linears with recipes of their own ---- */
+
+static oct_status add_override(oct_conversion *c, const oct_job *job, const char *key,
+                               const oct_pattern_list *include, const oct_recipe *recipe,
+                               oct_error *err) {
+    if (c->n_specs == MAX_SPECS)
+        return oct_fail(err, OCT_INVALID, "%s: expected at most %d converters and overrides",
+                        oct_job_at(job, key), MAX_SPECS);
+    c->specs[c->n_specs++] = (oct_converter_spec){.kind = OCT_CONVERT_LINEAR,
+                                                  .name = key,
+                                                  .where = oct_job_at(job, key),
+                                                  .recipe = recipe,
+                                                  .is_override = true,
+                                                  .include = *include};
+    return OCT_OK;
+}
+
+/* A text that lives as long as the conversion; NULL: memory is refused. */
+static char *keep_text(oct_conversion *c, const char *format, const char *text, int64_t n)
+    __attribute__((format(printf, 2, 0)));
+static char *keep_text(oct_conversion *c, const char *format, const char *text, int64_t n) {
+    char line[128];
+    snprintf(line, sizeof line, format, text, n);
+    char *kept = oct_arena_alloc(c->texts, strlen(line) + 1);
+    return kept ? strcpy(kept, line) : NULL;
+}
+
+static oct_pattern_kind pattern_kind(const oct_job *job) {
+    return job->form == OCT_JOB_MINDSPEED ? OCT_PATTERN_GLOB : OCT_PATTERN_SUBSTRING;
+}
+
+/* Linears of the layers first .. first + n - 1 stay in high precision. */
+static oct_status keep_layers(oct_conversion *c, const oct_job *job, const char *key, int64_t first,
+                              int64_t n, oct_error *err) {
+    const bool yaml = job->form == OCT_JOB_MINDSPEED;
+    const char **patterns = oct_arena_alloc_array(c->texts, (size_t)n + 1, sizeof *patterns);
+    if (!patterns)
+        return oct_fail_memory(err);
+    for (int64_t i = 0; i < n; i++)
+        if (!(patterns[i] = keep_text(c, yaml ? "%slayers.%" PRId64 : "%slayers.%" PRId64 ".",
+                                      yaml ? "model." : "", first + i)))
+            return oct_fail_memory(err);
+    const oct_pattern_list list = {.kind = pattern_kind(job),
+                                   .patterns = patterns,
+                                   .n = n,
+                                   .written = true,
+                                   .key = key,
+                                   .where = oct_job_at(job, key)};
+    return n ? add_override(c, job, key, &list, NULL, err) : OCT_OK;
+}
+
+static oct_status keep_ends(oct_conversion *c, const oct_job *job, int64_t n_layers,
+                            oct_error *err) {
+    static const char start[] = LINEAR ".num_layers_at_start_in_bf16",
+                      end[] = LINEAR ".num_layers_at_end_in_bf16";
+    const oct_job_mx *mx = &job->quantize.linear.mx;
+    const int64_t n_start = mx->num_layers_at_start_in_bf16, n_end = mx->num_layers_at_end_in_bf16;
+    if (n_start > n_layers || n_end > n_layers)
+        return oct_fail(err, OCT_INVALID,
+                        "%s: expected at most the model's %" PRId64 " layers; got %" PRId64,
+                        oct_job_at(job, n_start > n_layers ? start : end), n_layers,
+                        n_start > n_layers ? n_start : n_end);
+    oct_status status = keep_layers(c, job, start, 0, n_start, err);
+    return status ? status : keep_layers(c, job, end, n_layers - n_end, n_end, err);
+}
+
+/* After the linears' own spec, in the order that they were written: the last one wins. */
+static oct_status add_overrides(oct_conversion *c, const oct_job *job, int64_t n_layers,
+                                oct_error *err) {
+    const oct_job_overrides *overrides = &job->quantize.linear.mx.override;
+    c->own_recipes = oct_calloc_array(overrides->n + 1, sizeof *c->own_recipes);
+    if (!c->own_recipes)
+        return oct_fail_memory(err);
+    oct_status status = keep_ends(c, job, n_layers, err);
+    for (size_t i = 0; i < overrides->n && !status; i++) {
+        const oct_job_override *o = &overrides->items[i];
+        const char *key = keep_text(c, "%s[%" PRId64 "]", LINEAR ".override", (int64_t)i);
+        oct_pattern_list list = pattern_list(job, pattern_kind(job), &o->fqns, LINEAR ".override");
+        if (!key)
+            return oct_fail_memory(err);
+        list.key = key;
+        if (!o->in_high_precision)
+            status = make_recipe(job, OCT_FOR_LINEARS, LINEAR ".override", o->recipe_name,
+                                 &c->own_recipes[i], err);
+        if (!status)
+            status = add_override(c, job, LINEAR ".override", &list,
+                                  o->in_high_precision ? NULL : &c->own_recipes[i], err);
+    }
+    return status;
+}
+
+static bool converts_linears(const oct_conversion *c) {
+    for (int64_t i = 0; i < c->n_specs; i++)
+        if (c->specs[i].kind == OCT_CONVERT_LINEAR)
+            return true;
+    return false;
 }
 
 static bool has_grouped_products(const oct_conversion *c) {
@@ -180,6 +288,11 @@ oct_status oct_conversion_create(const oct_job *job, oct_model *model, oct_conve
     *out = NULL;
     if (!c)
         return oct_fail_memory(err);
+    c->texts = oct_arena_create();
+    if (!c->texts) {
+        oct_conversion_destroy(c);
+        return oct_fail_memory(err);
+    }
     c->gemm_at[0] = oct_job_at(job, LINEAR ".gemm");
     c->gemm_at[1] = oct_job_at(job, GROUPED ".gemm");
     c->rules = oct_job_rules(job);
@@ -189,6 +302,8 @@ oct_status oct_conversion_create(const oct_job *job, oct_model *model, oct_conve
         status = read_mindspeed(c, job, err);
     for (size_t i = 0; !yaml && i < job->model.converters.n && !status; i++)
         status = add_titan(c, job, job->model.converters.items[i], err);
+    if (!status && converts_linears(c))
+        status = add_overrides(c, job, oct_model_get_args(model)->n_layers, err);
     if (!status)
         status = oct_plan_create(oct_model_root(model), c->specs, c->n_specs, yaml,
                                  yaml ? oct_hf_namer_name : NULL, &namer, &c->plan, err);
@@ -205,6 +320,9 @@ void oct_conversion_destroy(oct_conversion *c) {
     if (!c)
         return;
     oct_plan_destroy(c->plan);
+    oct_free(c->own_recipes);
+    if (c->texts)
+        oct_arena_destroy(c->texts);
     oct_free(c);
 }
 
@@ -224,13 +342,14 @@ oct_status oct_conversion_check(const oct_conversion *c, oct_error *err) {
         const oct_recipe *recipe = c->plan->rows[i].recipe;
         if (!recipe || oct_gemm_supports(recipe->gemm))
             continue;
-        return oct_fail(
-            err, OCT_INVALID,
-            "%s: \"%s\" needs AVX512-VNNI; this CPU (%s) %s; expected \"auto\" or "
-            "\"exact\"",
-            c->gemm_at[recipe - c->recipes], oct_gemm_mode_name(recipe->gemm), oct_cpu_model_name(),
-            oct_cpu_detect().avx512_vnni ? "has it, but OCTET_CPU caps the kernel set below it"
-                                         : "lacks it");
+        return oct_fail(err, OCT_INVALID,
+                        "%s: \"%s\" needs AVX512-VNNI; this CPU (%s) %s; expected \"auto\" or "
+                        "\"exact\"",
+                        c->gemm_at[recipe == &c->recipes[OCT_FOR_EXPERTS]],
+                        oct_gemm_mode_name(recipe->gemm), oct_cpu_model_name(),
+                        oct_cpu_detect().avx512_vnni
+                            ? "has it, but OCTET_CPU caps the kernel set below it"
+                            : "lacks it");
     }
     return OCT_OK;
 }

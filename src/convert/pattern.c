@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #define MAX_NAME 512
@@ -72,6 +73,22 @@ oct_status oct_glob_check(const char *pattern, oct_error *err) {
         p = next;
     }
     return OCT_OK;
+}
+
+oct_status oct_pattern_list_check(const oct_pattern_list *list, oct_error *err) {
+    oct_error first = {0}, ignored;
+    char others[MAX_NAME] = "";
+    size_t n = 0;
+    for (int64_t i = 0; i < list->n && list->kind == OCT_PATTERN_GLOB; i++) {
+        if (!first.status)
+            oct_glob_check(list->patterns[i], &first);
+        else if (oct_glob_check(list->patterns[i], &ignored) && n < sizeof others)
+            n += (size_t)snprintf(others + n, sizeof others - n, "%s \"%s\"",
+                                  n ? "," : "; wrong as well:", list->patterns[i]);
+    }
+    return first.status
+               ? oct_fail(err, first.status, "%s: %s%s", list->where, first.message, others)
+               : OCT_OK;
 }
 
 /* Bitset matching: reach[i] says that the pattern so far can end before text[i]. Linear in both

@@ -11,6 +11,10 @@
  * by commas. */
 oct_status oct_glob_check(const char *pattern, oct_error *err);
 
+/* The same of each glob of a list: OCT_INVALID with the list's place, what is wrong with the first
+ * that is, and the others. */
+oct_status oct_pattern_list_check(const oct_pattern_list *list, oct_error *err);
+
 /* Whether `pattern` matches the whole of `text`: `*` any characters, dots too; `?` one; `{*}` one
  * integer; `{0-20,22}` an integer of 0 to 20 or 22; all else itself. */
 bool oct_glob_matches(const char *pattern, const char *text);

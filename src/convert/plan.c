@@ -212,15 +212,6 @@ static oct_status check_list(oct_plan *plan, const oct_converter_spec *specs, in
     return OCT_OK;
 }
 
-static oct_status check_globs(const oct_pattern_list *list, oct_error *err) {
-    for (int64_t i = 0; i < list->n && list->kind == OCT_PATTERN_GLOB; i++) {
-        oct_error inner = {0};
-        if (oct_glob_check(list->patterns[i], &inner))
-            return oct_fail(err, OCT_INVALID, "%s: %s", list->where, inner.message);
-    }
-    return OCT_OK;
-}
-
 /* The last component of a key: "filter_fqns" of "quantize.linear.mx.filter_fqns". */
 static const char *short_key(const oct_pattern_list *list) {
     const char *dot = list->key ? strrchr(list->key, '.') : NULL;
@@ -326,9 +317,9 @@ static oct_status run_converters(oct_plan *plan, const oct_converter_spec *specs
     for (int64_t i = 0; i < n_specs; i++) {
         oct_status status = all_at_once ? OCT_OK : check_order(specs, i, err);
         if (!status)
-            status = check_globs(&specs[i].include, err);
+            status = oct_pattern_list_check(&specs[i].include, err);
         if (!status)
-            status = check_globs(&specs[i].exclude, err);
+            status = oct_pattern_list_check(&specs[i].exclude, err);
         if (!status)
             status = check_list(plan, specs, n_specs, i, &specs[i].include);
         if (!status)

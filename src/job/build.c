@@ -7,13 +7,11 @@
 oct_status oct_job_build(const oct_job *job, const oct_model_args *args, oct_params_mode mode,
                          oct_job_parts *parts, oct_error *err) {
     oct_status status = oct_model_create(args, mode, &parts->model, err);
-    if (!status)
-        status = oct_setup_recompute(job, parts->model, err);
-    if (!status)
-        status = oct_setup_frozen(job, parts->model, err);
-    if (!status)
-        status = oct_conversion_create(job, parts->model, &parts->conversion, err);
-    return status;
+    if (status)
+        return status;
+    oct_setup_recompute(job, parts->model);
+    oct_setup_frozen(job, parts->model);
+    return oct_conversion_create(job, parts->model, &parts->conversion, err);
 }
 
 oct_status oct_job_equip(const oct_job *job, oct_job_parts *parts, oct_error *err) {

@@ -184,6 +184,8 @@ oct_status oct_ranks_check_fit(const oct_job *job, int n_ranks, oct_error *err) 
     bool has_model = !status;
     status = oct_together_add(&together, status, &cause);
     if (!status)
+        status = oct_setup_check_patterns(job, &together);
+    if (!status)
         status = oct_together_add(&together,
                                   share_work(job, n_ranks, &sharding, &n_replicas, &cause), &cause);
     if (!status && has_model)

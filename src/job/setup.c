@@ -14,7 +14,6 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "config/model_args.h"
-#include "config/together.h"
 #include "convert/pattern.h"
 #include "job/dcp_model.h"
 #include "job/hf_model.h"
@@ -179,13 +178,38 @@ static bool selects(const oct_job_list *list, oct_model_family family, const cha
 }
 
 static oct_status check_globs(const oct_job *job, const char *key, const oct_job_list *list,
-                              oct_error *err) {
-    for (size_t i = 0; i < list->n; i++) {
-        oct_error cause = {0};
-        if (oct_glob_check(list->items[i], &cause) != OCT_OK)
-            return oct_setup_fail_at(job, key, &cause, err);
-    }
-    return OCT_OK;
+                              oct_together *together) {
+    const oct_pattern_list globs = {.kind = OCT_PATTERN_GLOB,
+                                    .patterns = list->items,
+                                    .n = (int64_t)list->n,
+                                    .where = oct_job_at(job, key)};
+    oct_error cause = {0};
+    return oct_together_add(together, oct_pattern_list_check(&globs, &cause), &cause);
+}
+
+static const char *recompute_key(const oct_job *job) {
+    static const char *const keys[] = {
+        "features.recompute_plan", "features.recompute_plan.apply_modules",
+        "parallel.recompute_plan", "parallel.recompute_plan.apply_modules"};
+    return oct_job_blame(job, keys, OCT_COUNT(keys));
+}
+
+oct_status oct_setup_check_patterns(const oct_job *job, oct_together *together) {
+    static const oct_job_list none = {0};
+    const bool planned = job->quantization_plan.recipe_name != NULL;
+    const struct {
+        const char *key;
+        const oct_job_list *list;
+    } lists[] = {{"model.freeze", &job->model.freeze},
+                 {recompute_key(job), &job->activation_checkpoint.apply_modules},
+                 {"training.quantization_plan.apply_modules",
+                  planned ? &job->quantization_plan.apply_modules : &none},
+                 {"training.quantization_plan.ignored_modules",
+                  planned ? &job->quantization_plan.ignored_modules : &none}};
+    oct_status status = OCT_OK;
+    for (size_t i = 0; i < OCT_COUNT(lists) && !status; i++)
+        status = check_globs(job, lists[i].key, lists[i].list, together);
+    return status;
 }
 
 /* A misspelt pattern leaves out what the user named, and nothing else shows it. */
@@ -200,15 +224,12 @@ static void module_of_param(const oct_param *param, char module[OCT_HF_MODULE_NA
     snprintf(module, OCT_HF_MODULE_NAME_SIZE, "%.*s", length, param->name);
 }
 
-oct_status oct_setup_frozen(const oct_job *job, oct_model *model, oct_error *err) {
+void oct_setup_frozen(const oct_job *job, oct_model *model) {
     int64_t n;
     oct_param *const *params = oct_model_params(model, &n);
     oct_model_family family = oct_model_get_args(model)->family;
     const oct_job_list *list = &job->model.freeze;
     char module[OCT_HF_MODULE_NAME_SIZE];
-    oct_status status = check_globs(job, "model.freeze", list, err);
-    if (status)
-        return status;
     for (int64_t i = 0; i < n; i++) {
         module_of_param(params[i], module);
         params[i]->frozen = selects(list, family, module);
@@ -222,22 +243,14 @@ oct_status oct_setup_frozen(const oct_job *job, oct_model *model, oct_error *err
         if (!found)
             warn_of_no_match(job, "model.freeze", list->items[k], "module with parameters");
     }
-    return OCT_OK;
 }
 
 /* YAML's recompute_plan: only the layers that a pattern selects. */
-static oct_status recompute_selected(const oct_job *job, oct_model *model, oct_recompute mode,
-                                     oct_error *err) {
-    static const char *const keys[] = {
-        "features.recompute_plan", "features.recompute_plan.apply_modules",
-        "parallel.recompute_plan", "parallel.recompute_plan.apply_modules"};
-    const char *key = oct_job_blame(job, keys, OCT_COUNT(keys));
+static void recompute_selected(const oct_job *job, oct_model *model, oct_recompute mode) {
+    const char *key = recompute_key(job);
     const oct_model_args *args = oct_model_get_args(model);
     const oct_job_list *list = &job->activation_checkpoint.apply_modules;
     char name[64];
-    oct_status status = check_globs(job, key, list, err);
-    if (status)
-        return status;
     for (int64_t layer = 0; layer < args->n_layers; layer++) {
         snprintf(name, sizeof name, "layers.%" PRId64, layer);
         oct_model_set_layer_recompute(
@@ -252,10 +265,9 @@ static oct_status recompute_selected(const oct_job *job, oct_model *model, oct_r
         if (!found)
             warn_of_no_match(job, key, list->items[k], "layer");
     }
-    return OCT_OK;
 }
 
-oct_status oct_setup_recompute(const oct_job *job, oct_model *model, oct_error *err) {
+void oct_setup_recompute(const oct_job *job, oct_model *model) {
     const char *option = job->activation_checkpoint.selective_ac_option;
     oct_recompute mode = OCT_RECOMPUTE_NONE;
     if (job->activation_checkpoint.mode == OCT_JOB_RECOMPUTE_FULL)
@@ -263,12 +275,11 @@ oct_status oct_setup_recompute(const oct_job *job, oct_model *model, oct_error *
     else if (job->activation_checkpoint.mode == OCT_JOB_RECOMPUTE_SELECTIVE)
         mode = OCT_RECOMPUTE_OP;
     if (job->activation_checkpoint.apply_modules.n > 0)
-        return recompute_selected(job, model, mode, err);
-    if (mode == OCT_RECOMPUTE_OP && strcmp(option, "op") != 0)
+        recompute_selected(job, model, mode);
+    else if (mode == OCT_RECOMPUTE_OP && strcmp(option, "op") != 0)
         oct_model_set_recompute_every(model, strtoll(option, NULL, 10));
     else
         oct_model_set_recompute(model, mode);
-    return OCT_OK;
 }
 
 /* ---- parameters ---- */

@@ -7,6 +7,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "config/job.h"
+#include "config/together.h"
 #include "data/dataset.h"
 #include "model/model.h"
 #include "text/tokenizer.h"
@@ -33,11 +34,14 @@ oct_dtype oct_setup_activation(const oct_job *job);
 /* How products of a quantization table are computed. */
 oct_gemm_mode oct_setup_gemm(const oct_job_mx *mx);
 
+/* The patterns of a YAML job's lists: those of one list that are none, in one failure. */
+oct_status oct_setup_check_patterns(const oct_job *job, oct_together *together);
+
 /* Activation checkpointing of every layer, as [activation_checkpoint] says. */
-oct_status oct_setup_recompute(const oct_job *job, oct_model *model, oct_error *err);
+void oct_setup_recompute(const oct_job *job, oct_model *model);
 
 /* Freezes the parameters of the modules that model.freeze names (Hugging Face's names, globs). */
-oct_status oct_setup_frozen(const oct_job *job, oct_model *model, oct_error *err);
+void oct_setup_frozen(const oct_job *job, oct_model *model);
 
 /* Draws the parameters from `seed`, or reads them when checkpoint.initial_load_path is set: from a
  * checkpoint's folder, or a Hugging Face folder with checkpoint.initial_load_in_hf. */

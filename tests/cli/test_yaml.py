@@ -270,6 +270,24 @@ training:
         self.job(recipe="")
         self.refused(["plan", "job.yaml"], "recipe_name")
 
+    def test_given_patterns_that_are_none_in_several_lists_all_are_told_at_once(self):
+        self.job(apply="['model.layers.{']", ignored="['*lm_head', '{q}', 'gate', '{2-1}']")
+        with open(self.path("job.yaml")) as file:
+            text = file.read().replace("model:\n", "model:\n  freeze: ['}', 'lm_head']\n", 1)
+        self.write("job.yaml", text + "features:\n  recompute: true\n  recompute_plan: ['a{', 'b}', '{*}']\n")
+        at = {key: text[:text.index(key)].count("\n") + 1 for key in ("freeze", "apply_modules", "ignored_modules")}
+        plan = "training.quantization_plan."
+        for command in ("plan", "train"):
+            self.refused_for([command, "job.yaml"],
+                             'job.yaml:%d: model.freeze: pattern "}"' % at["freeze"],
+                             'job.yaml:%d: features.recompute_plan: pattern "a{"' % (text.count("\n") + 3),
+                             'job.yaml:%d: %sapply_modules: pattern "model.layers.{"' % (at["apply_modules"], plan),
+                             'job.yaml:%d: %signored_modules: pattern "{q}"' % (at["ignored_modules"], plan))
+        told = self.run_octet(["plan", "job.yaml"]).stderr.splitlines()
+        self.assertTrue(told[1].endswith('; wrong as well: "b}"'), told[1])
+        self.assertTrue(told[3].endswith('; wrong as well: "{2-1}"'), told[3])
+        self.accepted(["plan", "job.yaml", "--" + plan + "recipe_name=none", "--model.freeze=", "--features.recompute_plan=[]"])
+
     def test_given_converters_that_find_nothing_their_own_line_is_named(self):
         self.job()
         lines = (JOB[:JOB.index("quant_converters")].count("\n") + 1, JOB[:JOB.index("recipe_name")].count("\n") + 1)

@@ -89,8 +89,40 @@ static void given_a_malformed_brace_the_error_shows_the_place(void **state) {
     assert_int_equal(oct_glob_check("model.layers.{0-3}.{*}.*?", NULL), OCT_OK);
 }
 
+static void given_a_list_of_globs_the_first_that_is_none_is_told_with_the_others(void **state) {
+    (void)state;
+    const char *patterns[] = {"a", "{", "{0-3}", "b}", ""};
+    oct_pattern_list list = {
+        .kind = OCT_PATTERN_GLOB, .patterns = patterns, .n = 5, .where = "job.yaml:7: key"};
+    oct_error err = {0};
+    assert_int_equal(oct_pattern_list_check(&list, &err), OCT_INVALID);
+    assert_string_equal(err.message,
+                        "job.yaml:7: key: pattern \"{\": malformed brace at \"{\"; expected {*} or "
+                        "{a-b,c,...} with integers a <= b; wrong as well: \"b}\", \"\"");
+    list.kind = OCT_PATTERN_SUBSTRING; /* all of them are substrings */
+    assert_int_equal(oct_pattern_list_check(&list, &err), OCT_OK);
+    list = (oct_pattern_list){.kind = OCT_PATTERN_GLOB, .patterns = &patterns[2], .n = 1};
+    assert_int_equal(oct_pattern_list_check(&list, &err), OCT_OK);
+}
+
+/* More wrong patterns than a message holds. */
+static void given_many_globs_that_are_none_the_message_ends_in_time(void **state) {
+    (void)state;
+    enum { N = 300 };
+    const char *patterns[N];
+    for (int i = 0; i < N; i++)
+        patterns[i] = "a.rather.long.name.with{brace";
+    const oct_pattern_list list = {
+        .kind = OCT_PATTERN_GLOB, .patterns = patterns, .n = N, .where = "key"};
+    oct_error err = {0};
+    assert_int_equal(oct_pattern_list_check(&list, &err), OCT_INVALID);
+    assert_true(strlen(err.message) < sizeof err.message);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(given_a_list_of_globs_the_first_that_is_none_is_told_with_the_others),
+        cmocka_unit_test(given_many_globs_that_are_none_the_message_ends_in_time),
         cmocka_unit_test(given_globs_they_are_anchored_and_braces_hold_integers),
         cmocka_unit_test(given_a_module_all_below_it_is_selected),
         cmocka_unit_test(given_a_bare_word_it_is_a_whole_component),

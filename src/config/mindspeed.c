@@ -17,6 +17,8 @@
 #define LINEAR "quantize.linear.mx."
 #define GROUPED "quantize.grouped_mm.mx."
 
+enum { MAX_KEY = 128 };
+
 static oct_setting *setting_of(const oct_loader *l, const char *name) {
     const oct_key *key = oct_schema_find(&oct_schema_mindspeed, name, strlen(name));
     return &l->state->mindspeed[key - oct_schema_mindspeed.keys];
@@ -526,27 +528,40 @@ static oct_status check_expert_keys(oct_loader *l) {
 
 /* ---- chat data ---- */
 
-/* What a chat's template and masks are decides which tokens count in the loss. */
-static oct_status check_chat(oct_loader *l) {
+/* The column of roles that the data set of the section names; NULL: none. */
+static const char *chat_column(const oct_loader *l, const char *section, char name[MAX_KEY]) {
     static const char *const columns[] = {"messages", "prompt", "query", "response", "formatting"};
-    const char *chat = NULL;
-    char name[64];
-    for (size_t i = 0; i < OCT_COUNT(columns) && !chat; i++) {
-        snprintf(name, sizeof name, "data.dataset_param.attr.%s", columns[i]);
+    for (size_t i = 0; i < OCT_COUNT(columns); i++) {
+        snprintf(name, MAX_KEY, "%sattr.%s", section, columns[i]);
         const oct_value *value = value_of(l, name);
-        chat = value && value->kind != OCT_VALUE_NULL ? name : NULL;
+        if (value && value->kind != OCT_VALUE_NULL)
+            return name;
     }
+    return NULL;
+}
+
+/* What a chat's template and masks are decides which tokens count in the loss. */
+static oct_status check_chat_of(oct_loader *l, const char *section) {
+    char column[MAX_KEY], key[MAX_KEY];
+    const char *chat = chat_column(l, section, column);
     oct_status status = OCT_OK;
     for (size_t i = 0; i < OCT_N_CHAT_KEYS && chat && !status; i++) {
-        const oct_setting *setting = setting_of(l, oct_chat_keys[i]);
+        snprintf(key, sizeof key, "%sbasic_parameters.%s", section, oct_chat_keys[i]);
+        const oct_setting *setting = setting_of(l, key);
         if (setting->value && setting->value->kind != OCT_VALUE_NULL)
-            status =
-                oct_fail(l->builder.err, OCT_INVALID,
-                         "%s: %s%s: it decides the loss of chat data, which isn't supported; "
-                         "expected plain text; got columns of roles: %s",
-                         setting->place, oct_loader_dashes(setting->place), oct_chat_keys[i], chat);
+            status = oct_fail(l->builder.err, OCT_INVALID,
+                              "%s: %s%s: it decides the loss of chat data, which isn't supported; "
+                              "expected plain text; got columns of roles: %s",
+                              setting->place, oct_loader_dashes(setting->place), key, chat);
         status = oct_loader_refuse(l, status, OCT_REFUSED_BY_PLACE);
     }
+    return status;
+}
+
+static oct_status check_chat(oct_loader *l) {
+    oct_status status = OCT_OK;
+    for (size_t i = 0; i < OCT_N_DATASETS && !status; i++)
+        status = check_chat_of(l, oct_datasets[i]);
     return status;
 }
 

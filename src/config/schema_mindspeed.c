@@ -149,7 +149,7 @@ static const char no_lora[] = "used with LoRA only";
         UNSUPPORTED_FLAG(section BASIC "neat_packing",                                             \
                          "tokens attend to all before them in a sequence"),                        \
         UNSUPPORTED(WORD, section BASIC "stage", "sft|pretrain", "none",                           \
-                    "reward models aren't supported"),                                             \
+                    "other stages, such as that of reward models, aren't supported"),              \
         UNSUPPORTED(INT, section BASIC "max_samples", NULL, "none", whole),                        \
         UNSUPPORTED(INT, section BASIC "val_max_samples", NULL, "0", whole),                       \
         UNSUPPORTED(FLOAT, section BASIC "val_rate", NULL, "0.0", own_validation)

@@ -206,38 +206,62 @@ bool oct_job_framework_drops_masters(const oct_job *job, int n_shards) {
            !is_on(job, "training.init_model_with_meta_device");
 }
 
-#define BASIC "data.dataset_param.basic_parameters."
-const char *const oct_chat_keys[OCT_N_CHAT_KEYS] = {BASIC "template",      BASIC "train_on_prompt",
-                                                    BASIC "mask_history",  BASIC "enable_thinking",
-                                                    BASIC "chat_template", BASIC "tool_format"};
+const char *const oct_datasets[OCT_N_DATASETS] = {"data.dataset_param.", "data.val_dataset_param."};
+const char *const oct_chat_keys[OCT_N_CHAT_KEYS] = {"template",      "train_on_prompt",
+                                                    "mask_history",  "enable_thinking",
+                                                    "chat_template", "tool_format"};
 
-static bool is_chat_key(const char *name) {
-    for (size_t i = 0; i < OCT_N_CHAT_KEYS; i++)
-        if (strcmp(name, oct_chat_keys[i]) == 0)
-            return true;
-    return false;
+/* Why a key has no effect. */
+typedef enum inert_kind { INERT_HERE, INERT_CHAT, INERT_COLUMN } inert_kind;
+
+static inert_kind kind_of_inert(const char *name) {
+    static const char basic[] = "basic_parameters.", columns[] = "attr.";
+    const char *rest = NULL;
+    for (size_t i = 0; i < OCT_N_DATASETS && !rest; i++)
+        if (strncmp(name, oct_datasets[i], strlen(oct_datasets[i])) == 0)
+            rest = name + strlen(oct_datasets[i]);
+    if (!rest)
+        return INERT_HERE;
+    if (strncmp(rest, columns, strlen(columns)) == 0)
+        return INERT_COLUMN;
+    for (size_t i = 0; i < OCT_N_CHAT_KEYS && strncmp(rest, basic, strlen(basic)) == 0; i++)
+        if (strcmp(rest + strlen(basic), oct_chat_keys[i]) == 0)
+            return INERT_CHAT;
+    return INERT_HERE;
 }
 
-/* Names the inert keys that are set, those of chat data or the others. */
-static void log_inert(const oct_schema *schema, const oct_setting *settings, bool chat) {
+/* The inert keys of a kind that are set to something, with commas between; no text: none. */
+static oct_strbuf list_inert(const oct_schema *schema, const oct_setting *settings,
+                             inert_kind kind) {
     oct_strbuf names = {0};
     for (size_t i = 0; i < schema->n; i++)
         if (schema->keys[i].kind == OCT_KEY_INERT && settings[i].value &&
-            is_chat_key(schema->keys[i].name) == chat)
+            settings[i].value->kind != OCT_VALUE_NULL &&
+            kind_of_inert(schema->keys[i].name) == kind)
             oct_strbuf_printf(&names, "%s%s", names.length ? ", " : "", schema->keys[i].name);
-    if (names.length && !names.failed)
-        oct_log_info("%s: %s",
-                     chat ? "Not used, since plain text has no roles"
-                          : "Accepted without effect here",
-                     names.text);
-    oct_strbuf_free(&names);
+    return names;
+}
+
+/* Columns are a warning: which data it is isn't the machine's affair. */
+static void log_inert(const oct_schema *schema, const oct_setting *settings) {
+    static const char *const why[] = {"Accepted without effect here",
+                                      "Not used, since plain text has no roles",
+                                      "Documents are their \"text\" alone, whatever "
+                                      "columns the job names"};
+    for (int kind = INERT_HERE; kind <= INERT_COLUMN; kind++) {
+        oct_strbuf names = list_inert(schema, settings, (inert_kind)kind);
+        if (names.length && !names.failed && kind == INERT_COLUMN)
+            oct_log_warning("%s: %s", why[kind], names.text);
+        else if (names.length && !names.failed)
+            oct_log_info("%s: %s", why[kind], names.text);
+        oct_strbuf_free(&names);
+    }
 }
 
 void oct_job_log_notes(const oct_job *job) {
-    log_inert(&oct_schema_titan, job->state->titan, false);
+    log_inert(&oct_schema_titan, job->state->titan);
     if (job->state->mindspeed) {
-        log_inert(&oct_schema_mindspeed, job->state->mindspeed, false);
-        log_inert(&oct_schema_mindspeed, job->state->mindspeed, true);
+        log_inert(&oct_schema_mindspeed, job->state->mindspeed);
         if (!oct_job_is_set(job, "parallel.fsdp_plan.param_dtype"))
             oct_log_warning("Activations are float32, as in MindSpeed MM without "
                             "parallel.fsdp_plan.param_dtype; its example jobs say bf16");

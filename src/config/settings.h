@@ -38,8 +38,10 @@ typedef struct oct_loader {
     size_t n_refusals, n_untold;
 } oct_loader;
 
-/* Keys that decide the loss of chat data; plain text doesn't use them. */
-enum { OCT_N_CHAT_KEYS = 6 };
+/* The sections of a YAML job's data sets, and what of their basic_parameters decides the loss of
+ * chat data; plain text doesn't use it. */
+enum { OCT_N_DATASETS = 2, OCT_N_CHAT_KEYS = 6 };
+extern const char *const oct_datasets[OCT_N_DATASETS];
 extern const char *const oct_chat_keys[OCT_N_CHAT_KEYS];
 
 /* The row `name` of the file's own form or, in a YAML job, of the TOML form too; *setting is its

@@ -543,6 +543,28 @@ static void given_keys_without_effect_each_is_named_once_in_the_log(void **state
     oct_job_free(&job);
 }
 
+static void
+given_words_for_chat_and_columns_of_data_they_are_told_apart_and_null_is_nothing(void **state) {
+    (void)state;
+    oct_job job;
+    lines log = {{0}};
+    load_yaml("data:\n  dataset_param:\n    basic_parameters: {template: qwen3, tool_format: null, "
+              "streaming: true, cache_dir: null}\n"
+              "  val_dataset_param:\n    attr: {messages: talk, system: null}\n"
+              "parallel: {fsdp_plan: {param_dtype: bf16}}\n",
+              NULL, 0, &job);
+    oct_log_set_sink(take_line, &log);
+    oct_job_log_notes(&job);
+    oct_log_set_sink(NULL, NULL);
+    assert_string_equal(
+        log.text,
+        "Accepted without effect here: data.dataset_param.basic_parameters.streaming\n"
+        "Not used, since plain text has no roles: data.dataset_param.basic_parameters.template\n"
+        "Documents are their \"text\" alone, whatever columns the job names: "
+        "data.val_dataset_param.attr.messages\n");
+    oct_job_free(&job);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(given_an_empty_file_the_defaults_are_those_of_torchtitan),
@@ -554,6 +576,8 @@ int main(void) {
         cmocka_unit_test(given_a_bad_value_in_the_file_the_command_line_mends_it),
         cmocka_unit_test(given_optional_keys_none_and_empty_mean_not_given),
         cmocka_unit_test(given_keys_without_effect_each_is_named_once_in_the_log),
+        cmocka_unit_test(
+            given_words_for_chat_and_columns_of_data_they_are_told_apart_and_null_is_nothing),
         cmocka_unit_test(given_any_key_what_it_decides_is_said),
         cmocka_unit_test(
             given_a_yaml_job_its_keys_come_with_their_values_whether_or_not_they_have_members),

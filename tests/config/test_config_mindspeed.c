@@ -126,7 +126,8 @@ static void given_a_mindspeed_value_that_would_change_the_result_it_is_refused(v
          "job.yaml:1: data.dataset_param.basic_parameters.neat_packing: tokens attend to all "
          "before them in a sequence; expected false; got true"},
         {"data: {dataset_param: {basic_parameters: {stage: rm}}}\n",
-         "job.yaml:1: data.dataset_param.basic_parameters.stage: reward models aren't supported; "
+         "job.yaml:1: data.dataset_param.basic_parameters.stage: other stages, such as that of "
+         "reward models, aren't supported; "
          "expected one of sft, pretrain; got \"rm\""},
         {"data: {dataset_param: {basic_parameters: {packing: false}}}\n",
          "job.yaml:1: data.dataset_param.basic_parameters.packing: texts are always packed into "

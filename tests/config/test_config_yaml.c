@@ -292,6 +292,12 @@ static void given_a_wrong_yaml_job_one_line_says_where_what_and_expected(void **
          "job.yaml:5: data.dataset_param.basic_parameters.template: it decides the loss of chat "
          "data, which isn't supported; expected plain text; got columns of roles: "
          "data.dataset_param.attr.messages"},
+        {"data:\n  val_dataset_param:\n    attr: {prompt: question}\n"
+         "    basic_parameters:\n      train_on_prompt: true\n",
+         NULL,
+         "job.yaml:5: data.val_dataset_param.basic_parameters.train_on_prompt: it decides the loss "
+         "of chat data, which isn't supported; expected plain text; got columns of roles: "
+         "data.val_dataset_param.attr.prompt"},
         {"- a\n", NULL, "job.yaml:1: expected a table of keys; got a list"},
         {"%YAML 9.9\n---\na: 1\n", NULL, "job.yaml: not valid YAML; expected YAML 1.1 to 1.3"},
     };

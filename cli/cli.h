@@ -16,6 +16,7 @@ oct_status cli_info(int argc, char **argv, oct_error *err);
 oct_status cli_plan(int argc, char **argv, oct_error *err);
 oct_status cli_tokenizer(int argc, char **argv, oct_error *err);
 oct_status cli_train(int argc, char **argv, oct_error *err);
+oct_status cli_vectors(int argc, char **argv, oct_error *err);
 
 /* Exit statuses of answers, beside those of oct_status_exit_code. */
 enum { CLI_EXIT_WORSE = 3, CLI_EXIT_UNRESOLVED = 4 };

@@ -34,6 +34,7 @@ static const cli_command commands[] = {
     {"tokenizer", "train a tokenizer; text to token ids and back", cli_tokenizer},
     {"data", "texts to packed token files", cli_data},
     {"bench", "this machine's kernels against fp32 libraries and memcpy", cli_bench},
+    {"vectors", "writes the golden vectors of all formats", cli_vectors},
     {"info", "what this machine has and which kernels are used", cli_info},
 };
 enum { N_COMMANDS = OCT_COUNT(commands) };

@@ -1,8 +1,9 @@
 """octet: the 8-bit floating-point formats of training, to the bit (docs/python.md)."""
+from . import conformance
 from ._library import lib as _lib
 from .core import (Quantized, Statistics, decode, dequantize, encode, matmul, quantize, rules, set_threads, stats, threads, vectors)
 from .program import compare, plan, train
 
 __version__: str = _lib.oct_version().decode()
-__all__ = ["Quantized", "Statistics", "compare", "decode", "dequantize", "encode", "matmul", "plan", "quantize", "rules",
+__all__ = ["Quantized", "Statistics", "compare", "conformance", "decode", "dequantize", "encode", "matmul", "plan", "quantize", "rules",
            "set_threads", "stats", "threads", "train", "vectors"]

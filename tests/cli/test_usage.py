@@ -35,6 +35,17 @@ class Usage(Program):
         self.refused(["help", "tokenizer", "train", "x"], "'x'")
         self.refused(["version", "x"], "'x'", "usage: octet version")
 
+    def test_given_vectors_the_golden_tables_are_written_and_nothing_is_lost(self):
+        golden = os.path.join(ROOT, "tests/golden/vectors-data")
+        tables = sorted(name for name in os.listdir(golden) if name != "meson.build")
+        self.assertIn("%d files of golden vectors in new/folder" % len(tables), self.accepted(["vectors", "new/folder"]).stdout)
+        self.assertEqual(sorted(os.listdir(self.path("new/folder"))), tables)
+        for name in tables:
+            with open(os.path.join(golden, name), "rb") as expected, open(self.path("new/folder", name), "rb") as got:
+                self.assertEqual(got.read(), expected.read(), name)
+        os.makedirs(self.path("odd/README.md"))
+        self.refused(["vectors", "odd"], "odd/README.md")
+
     def test_given_no_command_before_what_it_takes_the_right_order_is_shown(self):
         for name in ("job.toml", "a/b.yaml", "j.yml"):
             self.refused([name], "did you mean octet train %s?" % name)
@@ -46,7 +57,7 @@ class Usage(Program):
             self.assertTrue(examples, name)
             self.assertTrue(examples[0].startswith(name), examples[0])
             for example in examples:
-                if example.split()[0] in ("info", "bench"):
+                if example.split()[0] in ("info", "bench", "vectors"):
                     continue  # these would run
                 error = self.run_octet(shlex.split(example)).stderr
                 self.assertRegex(error, r"octet: (examples|outputs|data|job.toml|my-tokenizer)[^ ]*: ", example)

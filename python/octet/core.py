@@ -248,12 +248,12 @@ def _operand(x: Operand) -> Tuple[_library.Coded, Any]:
                           col_stride=v.strides[1]), v
 
 
-def matmul(a: Operand, b: Operand, mode: str = "auto", bias: Any = None, dtype: Any = None, out: Optional[np.ndarray] = None,
-           accumulate: bool = False, threads: int = 0) -> np.ndarray:
+def matmul(a: Operand, b: Operand, mode: str = "auto", bias: Any = None, dtype: Any = None, out: Any = None,
+           accumulate: bool = False, threads: int = 0) -> Any:
     """a (M, K) @ b (K, N) [+ bias (N)], of quantized, float32 or bfloat16 matrices.
 
     mode: "exact" has defined bits on every CPU (docs/numerics.md), "fast" meets an error bound where this CPU has it, "auto" is fast where
-    it can be. dtype: float32 or bfloat16. out: a C-contiguous array (M, N) to write to, or, with accumulate, to add to.
+    it can be. dtype: float32 or bfloat16. out: a C-contiguous array (M, N), of DLPack too, to write to, or, with accumulate, to add to.
     Blocks should lie along K: a quantized with axis=-1, b with axis=0, or w (N, K) with axis=-1 and given as w.T.
     """
     left, keep_left = _operand(a)
@@ -266,8 +266,10 @@ def matmul(a: Operand, b: Operand, mode: str = "auto", bias: Any = None, dtype: 
             raise ValueError("accumulate adds to out; expected one")
         out = np.empty((left.rows, right.rows), _arrays.like(dtype)[0])
     c = _arrays.view(out)
-    if c.dtype not in (F32, BF16) or c.shape != (left.rows, right.rows) or not out.flags.c_contiguous or not out.flags.writeable:
-        raise ValueError(f"out: expected a C-contiguous float32 or bfloat16 array of ({left.rows}, {right.rows}); got {out.dtype} of {out.shape}")
+    writeable = not isinstance(out, np.ndarray) or out.flags.writeable
+    if c.dtype not in (F32, BF16) or c.shape != (left.rows, right.rows) or _flat(c, None) is not c or not writeable:
+        raise ValueError(f"out: expected a C-contiguous float32 or bfloat16 array of ({left.rows}, {right.rows}); got "
+                         f"{_arrays.NAMES[c.dtype]} of {c.shape}")
     if bias is not None:
         bias = np.ascontiguousarray(bias, np.float32)
         if bias.shape != (right.rows,):

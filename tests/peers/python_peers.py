@@ -19,6 +19,7 @@ except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
 import octet
+from octet import conformance
 
 CHUNK = 1 << 21
 failures = []
@@ -120,6 +121,12 @@ def report(what, n, wrong, allowed=False):
         failures.append(what)
 
 
+def turns(format):
+    """Blocks whose amax is where scale rules turn, and special ones: those that octet.conformance tries."""
+    rng = np.random.default_rng(3)
+    return conformance._mx_inputs(format, rng).reshape(-1, 256)
+
+
 def chunks(seed, raw=True):
     rng, left = np.random.default_rng(seed), ELEMENTS
     while left > 0:
@@ -166,12 +173,23 @@ def by_blocks(x, format, block):
     return encode(x / whole, format), scales.reshape(()) if block == (0, 0) else scales
 
 
+# What the kit has to say of torchao: by rceil, and by the other modes.
+TOLD = {True: "2^k are one step low; blocks with an Inf aren't poisoned: their scale is 254; under scale 0 elements are encoded as they are",
+        False: "(scale 255) finite elements are zeros; under scale 0 elements are divided by 2^-126"}
+
+
+def mx_of_torchao(x, type, mode):
+    import torch
+    from torchao.prototype.mx_formats.config import ScaleCalculationMode
+    from torchao.prototype.mx_formats.mx_tensor import to_mx
+    return to_mx(torch.from_numpy(x), type, 32, getattr(ScaleCalculationMode, mode.upper()))
+
+
 def against_torchao():
     try:
         import torch
         from torchao.float8.float8_utils import amax_to_scale, tensor_to_amax, to_fp8_saturated
-        from torchao.prototype.mx_formats.config import ScaleCalculationMode
-        from torchao.prototype.mx_formats.mx_tensor import to_mx
+        from torchao.prototype.mx_formats.mx_tensor import to_mx  # noqa: F401
     except ImportError as missing:
         print(f"skipped: {missing}")
         return
@@ -180,8 +198,8 @@ def against_torchao():
     for format in ("e4m3", "e5m2"):
         for mode in ("floor", "ceil", "even", "rceil"):
             n, wrong, sizes = 0, np.zeros(2, int), 0.0
-            for x in chunks(5):
-                scales, codes = to_mx(torch.from_numpy(x), types[format], 32, getattr(ScaleCalculationMode, mode.upper()))
+            for x in (turns(format), *chunks(5)):
+                scales, codes = mx_of_torchao(x, types[format], mode)
                 got = octet.quantize(x, f"{format}:mx-{mode}", rules="torchao")
                 theirs = codes.view(torch.uint8).numpy(), scales.view(torch.uint8).numpy()
                 wrong += compare("", format, got, theirs)
@@ -192,6 +210,10 @@ def against_torchao():
             report(f"torchao {format} MX {mode}", n, wrong, allowed=mode == "rceil" and wrong[1] * 20000 <= n / 32 and sizes < 2 ** -15)
             if mode == "rceil":
                 print(f"    those blocks' amax is within {sizes:.3g} of a power of two times {LARGEST[format]:g}")
+            told = conformance.check(lambda x: reversed(mx_of_torchao(x, types[format], mode)), format)  # noqa: B023
+            print(f"    octet.conformance: {told}")
+            if TOLD[mode == "rceil"] not in str(told):
+                failures.append(f"the kit's words on torchao {format} {mode}")
         n, wrong = 0, np.zeros(2, int)
         for x in chunks(6, raw=False):
             t = torch.from_numpy(np.clip(x, -1e30, 1e30))
@@ -211,7 +233,19 @@ def furthest(x, format, blocks):
         return float(np.max(np.abs(ratio / np.exp2(np.rint(np.log2(ratio))) - 1), initial=0))
 
 
+def kit_on_ml_dtypes():
+    """Its casts don't saturate, but are to nearest, ties to even."""
+    for format in ("e4m3", "e5m2"):
+        bare = str(conformance.check(lambda x: x.astype(TYPES[format]), format, "element"))  # noqa: B023
+        top = np.float32(LARGEST[format])
+        clipped = str(conformance.check(lambda x: np.clip(x, -top, top).astype(TYPES[format]), format, "element"))  # noqa: B023
+        print(f"octet.conformance on ml_dtypes: {bare}\n    clipped first: {clipped}")
+        if "but what is beyond the largest value becomes" not in bare or "to the bit" not in clipped:
+            failures.append(f"the kit's words on ml_dtypes {format}")
+
+
 against_ml_dtypes()
+kit_on_ml_dtypes()
 against_torchao()
 print(f"{len(failures)} failed" + "".join("\n  " + what for what in failures))
 sys.exit(1 if failures else 0)

@@ -46,6 +46,12 @@ class Core(Checked):
             self.run_there(*shlex.split(self.env["CC"]), "examples/library.c", *chosen, "-o", str(program))
             out = self.run_there(str(program), LD_LIBRARY_PATH=str(prefix / "lib"))
             self.assertRegex(out, r"^relative error of the MXFP8 product: 0\.0[0-9]+\n$")
+            # The oldest languages that the headers are for; linked so, a program needs nothing of this machine but its C library.
+            for compiler, source in ((["OCTET_CC", "-std=c11"], "quantize_weight.c"), (["OCTET_CXX", "-std=c++17"], "compare_rules.cpp")):
+                command = [*shlex.split(os.environ[compiler[0]]), compiler[1], "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+                self.run_there(*command, f"examples/{source}", *chosen, "-lm", "-o", str(program))
+                out = self.run_there(str(program), LD_LIBRARY_PATH=str(prefix / "lib"))
+                self.assertRegex(out, r"scales")
 
 
 if __name__ == "__main__":

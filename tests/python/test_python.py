@@ -4,6 +4,7 @@ usage: test_python.py LIBRARY OCTET (numpy is needed, nothing else)"""
 import ctypes
 import os
 import pathlib
+import struct
 import sys
 import threading
 import time
@@ -70,6 +71,20 @@ class Elements(Checked):
             q = octet.quantize(f32(row["x"]), "hif8", target=float(row["target"]))
             self.same_codes("hif8", np.frombuffer(bytes.fromhex(row["codes"]), np.uint8), q.codes)
             self.assertTrue(np.array_equal(q.scales, f32(row["scale"])[0], equal_nan=True))
+
+
+class InItsMode(Checked):
+    """The interpreter's own arithmetic tells which mode the process is in."""
+
+    def test_given_a_floating_point_mode_it_is_in_force_and_stays(self):
+        mode = os.environ.get("FLOAT_MODE", "")
+        for _ in range(2):
+            tiny, third = struct.unpack("<d", struct.pack("<q", 1 << 44))[0], 1 / 3  # 2^-1030, without arithmetic
+            self.assertEqual(tiny * 2.0 ** 100 == 0, "daz" in mode)
+            self.assertEqual(float.fromhex("0x1p-1000") * float.fromhex("0x1p-30") == 0, "ftz" in mode or "daz" in mode)
+            self.assertEqual(third.hex(), "0x1.5555555555556p-2" if mode == "up" else "0x1.5555555555555p-2")
+            self.assertEqual((-1 / 3.0).hex(), "-0x1.5555555555556p-2" if mode == "down" else "-0x1.5555555555555p-2")
+            octet.quantize(X)
 
 
 class Arrays(Checked):
@@ -196,4 +211,4 @@ steps = 1
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1], verbosity=2)
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)

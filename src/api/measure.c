@@ -54,14 +54,6 @@ oct_status oct_matrix_dequantize(const oct_coded *coded, const oct_matrix *y, in
     return OCT_OK;
 }
 
-/* From here on magnitudes round to more than the largest value; E4M3's tie is 448's. */
-static bool is_saturated(const job *j, float x, float scale) {
-    const double quotient = fabs((double)x) / (double)scale;
-    if (j->q.format == OCT_E4M3)
-        return quotient > 464;
-    return quotient >= (j->q.format == OCT_E5M2 ? 61440 : 40960);
-}
-
 static void count(const job *j, int64_t r, int64_t c, oct_statistics *s) {
     const float x = oct_matrix_load(&j->x, r, c), y = value_of(j, r, c);
     s->n++;
@@ -72,7 +64,8 @@ static void count(const job *j, int64_t r, int64_t c, oct_statistics *s) {
     const double error = (double)x - (double)y;
     s->n_zero += x == 0;
     s->n_underflow += x != 0 && y == 0;
-    s->n_saturated += is_saturated(j, x, oct_coded_scale(&j->q, r, c));
+    s->n_saturated +=
+        oct_fp8_saturates(j->q.format, fabs((double)x) / (double)oct_coded_scale(&j->q, r, c));
     s->signal += (double)x * (double)x;
     s->noise += error * error;
     s->max_error = fmax(s->max_error, fabs(error));

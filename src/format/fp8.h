@@ -19,6 +19,14 @@ uint8_t oct_fp8_code(oct_dtype format, float x);
 float oct_fp8_value(oct_dtype format, uint8_t code);
 float oct_fp8_largest(oct_dtype format); /* 448, 57344, 32768 */
 
+/* Whether a magnitude rounds to more than the largest value would, if exponents had no end: it is
+ * saturated. E4M3's tie is 448's. */
+static inline bool oct_fp8_saturates(oct_dtype format, double magnitude) {
+    if (format == OCT_E4M3)
+        return magnitude > 464;
+    return magnitude >= (format == OCT_E5M2 ? 61440 : 40960);
+}
+
 /* E8M0 scale code of an MX block (E4M3 or E5M2) with this largest magnitude: octet/format.h. */
 uint8_t oct_mx_scale_code(float amax, oct_dtype format, oct_scale_mode mode);
 

@@ -12,7 +12,7 @@ static oct_status write_one(const char *folder, const embedded_file *file, oct_e
     if (!path)
         return oct_fail_memory(err);
     oct_status status = oct_path_check_target(path, err);
-    if (status == OCT_OK)
+    if (!status)
         status = oct_file_write(path, file->bytes, file->n_bytes, err);
     oct_free(path);
     return status;
@@ -21,9 +21,9 @@ static oct_status write_one(const char *folder, const embedded_file *file, oct_e
 static oct_status write_all(const char *folder, oct_error *err) {
     int n = 0;
     oct_status status = oct_make_folders(folder, err);
-    for (; status == OCT_OK && embedded_files[n].name; n++)
+    for (; !status && embedded_files[n].name; n++)
         status = write_one(folder, &embedded_files[n], err);
-    if (status == OCT_OK)
+    if (!status)
         printf("%d files of golden vectors in %s; README.md there says what they hold\n", n,
                folder);
     return status;

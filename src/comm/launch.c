@@ -95,6 +95,6 @@ oct_status oct_launch_check_alone(const char *library, oct_error *err) {
         expected = "the mpirun of that library";
     return oct_fail(err, OCT_INVALID,
                     "%s started %" PRId64 " processes, and each finds itself alone (this build's "
-                                          "MPI: %s); expected %s; to run this one alone, unset %s",
+                    "MPI: %s); expected %s; to run this one alone, unset %s",
                     own.name, own.n, library, expected, own.variable);
 }

@@ -51,7 +51,8 @@ typedef struct oct_step_mark {
     size_t n_cached;
 } oct_step_mark;
 
-/* Owns the two arenas and the cache of quantizations. Gradients aren't rounded unless `gradient` is set. */
+/* Owns the two arenas and the cache of quantizations. Gradients aren't rounded unless `gradient` is
+ * set. */
 oct_status oct_step_create(oct_weights *weights, oct_dtype activation, oct_step **out);
 void oct_step_destroy(oct_step *step);
 

@@ -4,8 +4,8 @@
  * of A.
  *
  * k inside a group of 64 is in the order that
- * decoding leaves it in; A is packed alike. What amx/multiply_amx.c says of exponents and special rows holds
- * here too, for all k of a panel.
+ * decoding leaves it in; A is packed alike. What amx/multiply_amx.c says of exponents and special
+ * rows holds here too, for all k of a panel.
  *
  * Invariant: an element's value depends on its row of A and its row of B only. */
 #include <string.h>

@@ -196,7 +196,7 @@ oct_status oct_quantizer_scales(const oct_quantizer *quantizer, int64_t rows, in
 }
 
 static bool outputs_are_apart(const job *j) {
-    int64_t down, across;
+    int64_t down = 0, across = 0;
     oct_quantizer_scales(&j->q, j->x.rows, j->x.cols, &down, &across);
     return oct_strides_are_apart(j->x.rows, j->x.cols, j->out.row_stride, j->out.col_stride) &&
            oct_strides_are_apart(down, across, j->out.scale_row_stride, j->out.scale_col_stride);

@@ -237,6 +237,7 @@ void oct_job_free(oct_job *job) {
         oct_free(state->titan);
         oct_free(state->mindspeed);
         oct_strbuf_free(&state->more);
+        oct_strbuf_free(&state->unused);
         oct_free(state);
     }
     *job = (oct_job){0};

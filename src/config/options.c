@@ -58,13 +58,22 @@ static const oct_setting *typed_value(oct_loader *l, const recipe_table *t, cons
     return setting;
 }
 
-static oct_status refuse_typed(oct_loader *l, const recipe_table *t, const char *name,
-                               const char *lacks, const char *expected) {
+/* An option that can't act is refused. In a file, whose recipe an option may have replaced, it is
+ * left out, which the log tells (oct_job_log_notes). */
+static oct_status refuse_or_note(oct_loader *l, const recipe_table *t, const char *name,
+                                 const char *lacks, const char *expected) {
     char key[MAX_KEY], what[MAX_KEY + 64];
-    const oct_setting *setting = typed_value(l, t, name, key);
-    if (!setting)
+    oct_setting *setting = NULL;
+    snprintf(key, sizeof key, "%s%s", t->section, name);
+    if (!oct_loader_find(l, key, strlen(key), &setting) || !setting->value ||
+        setting->value->kind == OCT_VALUE_NULL)
         return OCT_OK;
     snprintf(what, sizeof what, "the recipe %.63s %s", t->mx->recipe_name, lacks);
+    if (strcmp(setting->place, OCT_COMMAND_LINE) != 0) {
+        oct_strbuf_printf(&l->state->unused, "%s: %s: not used, since %s\n", setting->place, key,
+                          what);
+        return l->state->unused.failed ? oct_fail_memory(l->builder.err) : OCT_OK;
+    }
     oct_status status = oct_loader_fail(l, setting->place, key, what, expected, setting->value);
     return oct_loader_refuse(l, status, OCT_REFUSED_BY_PLACE);
 }
@@ -115,16 +124,16 @@ static oct_status check_plans_gather(oct_loader *l) {
 static oct_status check_active(oct_loader *l, const recipe_table *t, const oct_recipe *recipe) {
     oct_status status = check_gather(l, t);
     if (!status && recipe->granularity != OCT_MX)
-        status = refuse_typed(l, t, "scale_mode", "has no block scales",
-                              "none, or an MX recipe such as mxfp8");
+        status = refuse_or_note(l, t, "scale_mode", "has no block scales",
+                                "none, or an MX recipe such as mxfp8");
     if (!status && recipe->strategy != OCT_DELAYED)
-        status = refuse_typed(l, t, "amax_history_len", "keeps no amax of earlier steps",
-                              "a delayed recipe such as delayed_per_tensor_HiF8_HiF8_HiF8");
+        status = refuse_or_note(l, t, "amax_history_len", "keeps no amax of earlier steps",
+                                "a delayed recipe such as delayed_per_tensor_HiF8_HiF8_HiF8");
     if (status || t->mx == &l->job->quantize.linear.mx)
         return status;
     if (recipe->granularity != OCT_PER_TENSOR)
-        return refuse_typed(l, t, "groups", "has no scales of whole tensors",
-                            "none, or a per-tensor recipe such as hif8");
+        return refuse_or_note(l, t, "groups", "has no scales of whole tensors",
+                              "none, or a per-tensor recipe such as hif8");
     return check_groups(l, t);
 }
 

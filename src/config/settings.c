@@ -258,7 +258,14 @@ static void log_inert(const oct_schema *schema, const oct_setting *settings) {
     }
 }
 
+static void log_unused(const oct_strbuf *unused) {
+    const char *line = unused->length ? unused->text : "";
+    for (; *line; line += strcspn(line, "\n") + 1)
+        oct_log_warning("%.*s", (int)strcspn(line, "\n"), line);
+}
+
 void oct_job_log_notes(const oct_job *job) {
+    log_unused(&job->state->unused);
     log_inert(&oct_schema_titan, job->state->titan);
     if (job->state->mindspeed) {
         log_inert(&oct_schema_mindspeed, job->state->mindspeed);

@@ -20,6 +20,7 @@ struct oct_job_state {
     oct_setting *titan;     /* one a row of oct_schema_titan */
     oct_setting *mindspeed; /* one a row of oct_schema_mindspeed; NULL for a TOML job */
     oct_strbuf more;        /* see together.h */
+    oct_strbuf unused;      /* what the file says and nothing uses, a line each: see options.h */
 };
 
 #define OCT_COMMAND_LINE "command line"

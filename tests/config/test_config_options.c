@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "base/count.h"
+#include "base/log.h"
 #include "job_texts.h"
 
 #define PLANNED "training:\n  quantization_plan:\n    recipe_name: mxfp8\n"
@@ -122,6 +123,44 @@ static void given_a_files_table_without_its_converter_only_its_grammar_counts(vo
     oct_job_free(&job);
 }
 
+static void add_line(void *user, oct_log_level level, const char *line) {
+    oct_strbuf_printf(user, "%d %s\n", (int)level, line);
+}
+
+static void
+given_options_of_a_file_that_its_recipe_has_no_use_for_the_log_tells_each(void **state) {
+    (void)state;
+    static const char text[] = "[model]\nconverters = [\"quantize.linear.mx\", "
+                               "\"quantize.grouped_mm.mx\"]\n"
+                               "[quantize.linear.mx]\nrecipe_name = \"hif8\"\n"
+                               "scale_mode = \"floor\"\namax_history_len = 4\n"
+                               "[quantize.grouped_mm.mx]\nscale_mode = \"even\"\n"
+                               "groups = \"true\"\n";
+    static const char *const used[] = {"--quantize.linear.mx.recipe_name=mxfp8",
+                                       "--quantize.linear.mx.recipe_name=delayed_hif8_pertensor"};
+    static const char *const told[] = {"quantize.linear.mx.scale_mode: not used, since the recipe ",
+                                       "quantize.linear.mx.amax_history_len: not used, since ",
+                                       "quantize.grouped_mm.mx.groups: not used, since the recipe "
+                                       "mxfp8 has no scales of whole tensors"};
+    for (int k = -1; k < (int)OCT_COUNT(used); k++) {
+        oct_job job;
+        oct_strbuf log = {0};
+        load_toml(text, k < 0 ? NULL : &used[k], k >= 0, &job);
+        oct_log_set_sink(add_line, &log);
+        oct_job_log_notes(&job);
+        oct_log_set_sink(NULL, NULL);
+        /* with mxfp8 the scale rule is used, with a delayed recipe the history */
+        const bool expected[] = {k != 0, k != 1, true};
+        for (size_t i = 0; i < OCT_COUNT(told); i++)
+            if ((strstr(log.text, told[i]) != NULL) != expected[i])
+                fail_msg("%d: %s", k, log.text);
+        if (k < 0)
+            assert_non_null(strstr(log.text, " job.toml:5: quantize.linear.mx.scale_mode: not"));
+        oct_strbuf_free(&log);
+        oct_job_free(&job);
+    }
+}
+
 static void given_a_recipe_that_names_its_scale_rule_another_beside_it_is_refused(void **state) {
     (void)state;
     const char text[] = "[quantize.linear.mx]\nrecipe_name = \"mxfp8_cublas\"\n";
@@ -198,6 +237,7 @@ int main(void) {
         cmocka_unit_test(given_an_option_of_a_recipe_that_cannot_act_it_is_refused_and_told_why),
         cmocka_unit_test(given_any_spelling_of_an_option_its_key_is_known),
         cmocka_unit_test(given_a_files_table_without_its_converter_only_its_grammar_counts),
+        cmocka_unit_test(given_options_of_a_file_that_its_recipe_has_no_use_for_the_log_tells_each),
         cmocka_unit_test(given_a_recipe_that_names_its_scale_rule_another_beside_it_is_refused),
         cmocka_unit_test(given_an_empty_path_on_the_command_line_it_is_not_taken_for_none),
         cmocka_unit_test(given_one_argument_under_two_names_both_are_named),

@@ -448,6 +448,9 @@ static const oct_key keys[] = {
     ROW(WORD, OF_TARGET, "quantize.rules", AT(quantize.rules), "quantize.rules", 0,
         OCT_QUANTIZE_RULES, "framework",
         "whose scales and rounding hold (numerics.md); framework: MindSpeed's"),
+    ROW(INT, OF_TARGET, "quantize.stats_freq", AT(quantize.stats_freq), "quantize.stats_freq",
+        OCT_RANGE_INDEX, NULL, "0",
+        "steps between statistics of what 8 bits lose, in metrics.jsonl (statistics.md); 0: none"),
 };
 
 const oct_schema oct_schema_mindspeed = {keys, OCT_COUNT(keys)};

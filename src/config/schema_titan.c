@@ -262,6 +262,8 @@ static const oct_key keys[] = {
     WORD(RESULT, quantize.rules, OCT_QUANTIZE_RULES, "framework",
          "whose scales and rounding hold (numerics.md); framework: those of the job's "
          "form"),
+    INT(WORDS, quantize.stats_freq, INDEX, "0",
+        "steps between statistics of what 8 bits lose, in metrics.jsonl (statistics.md); 0: none"),
     STRING(RESULT, quantize.linear.mx.recipe_name, "mxfp8",
            "recipe of the linears; rules torchtitan: mxfp8_cublas by default"),
     LIST(RESULT, quantize.linear.mx.filter_fqns, "output",

@@ -32,12 +32,38 @@ static oct_status rows(oct_experts *experts, oct_step *step, oct_expert_weight w
         return OCT_NO_MEMORY;
     oct_status status =
         oct_quantize_groups(&view, offsets, E, experts->recipe, role, which, arenas, &amax, groups);
+    const oct_quant_sight sight = {.module = &experts->base,
+                                   .weight = weight,
+                                   .role = role,
+                                   .x = &view,
+                                   .offsets = offsets,
+                                   .groups = groups,
+                                   .n_groups = E};
+    if (!status && (step->save == OCT_SAVE_FOR_BACKWARD || role == OCT_ROLE_GRAD))
+        status = oct_step_show(step, &sight);
     for (int dim = 0; dim < 2 && !status; dim++)
         if (which & (dim == 0 ? OCT_ALONG_0 : OCT_ALONG_1))
             status = put_operands(groups, E, dim, arenas[dim], &out->along[dim]);
     if (!status && (step->save == OCT_SAVE_FOR_BACKWARD || role == OCT_ROLE_GRAD))
         oct_delayed_observe(experts->delayed, slot, amax);
     return status;
+}
+
+static oct_status show_weight(const oct_experts *experts, const oct_step *step,
+                              oct_expert_weight weight, int64_t expert, const oct_quantized *q) {
+    const oct_param *param = experts->w[weight];
+    const int64_t N = param->shape[1], K = param->shape[2], offsets[2] = {0, N};
+    if (param->n_held < param->shape[0] * N * K)
+        return OCT_OK;
+    const oct_matrix_view master = {param->value + expert * N * K, OCT_F32, N, K, K};
+    const oct_quant_sight sight = {.module = &experts->base,
+                                   .weight = weight,
+                                   .role = OCT_ROLE_WEIGHT,
+                                   .x = &master,
+                                   .offsets = offsets,
+                                   .groups = q,
+                                   .n_groups = 1};
+    return oct_step_show(step, &sight);
 }
 
 static oct_status weights(oct_experts *experts, oct_step *step, oct_expert_weight weight, int dim,
@@ -51,6 +77,8 @@ static oct_status weights(oct_experts *experts, oct_step *step, oct_expert_weigh
         oct_amax amax = oct_delayed_amax(experts->delayed, slot);
         oct_status status = oct_weights_quantized(step->weights, experts->w[weight], e,
                                                   experts->recipe, which, &amax, &quantized);
+        if (!status && saving && dim == 1 && step->observer) /* in forward */
+            status = show_weight(experts, step, weight, e, &quantized);
         if (status)
             return status;
         largest.seen = fmaxf(largest.seen, amax.seen);

@@ -19,6 +19,34 @@ static oct_status run(oct_step *step, const oct_recipe *recipe, const oct_gemm_p
     return OCT_OK;
 }
 
+/* To whom it concerns, a whole matrix. */
+static oct_status show(const oct_linear *linear, const oct_step *step, oct_role role,
+                       const oct_matrix_view *x, uint64_t id, const oct_quantized *q) {
+    const int64_t offsets[2] = {0, x->rows};
+    const oct_quant_sight sight = {.module = &linear->base,
+                                   .role = role,
+                                   .x = x,
+                                   .id = id,
+                                   .offsets = offsets,
+                                   .groups = q,
+                                   .n_groups = 1};
+    return oct_step_show(step, &sight);
+}
+
+static oct_status show_forward(const oct_linear *linear, const oct_step *step, const oct_tensor *x,
+                               const oct_quantized *xq, const oct_quantized *wq) {
+    const oct_param *weight = linear->weight;
+    const int64_t K = linear->in_features, N = linear->out_features;
+    const oct_matrix_view input = {x->data, x->dtype, oct_tensor_rows(x), K, K};
+    const oct_matrix_view master = {weight->value, OCT_F32, N, K, K};
+    if (!step->observer)
+        return OCT_OK;
+    oct_status status = show(linear, step, OCT_ROLE_INPUT, &input, x->id, xq);
+    if (status || weight->n_held < N * K)
+        return status;
+    return show(linear, step, OCT_ROLE_WEIGHT, &master, 0, wq);
+}
+
 static oct_status forward(oct_module *m, oct_step *step, const oct_tensor *x, oct_tensor *y) {
     oct_linear *linear = oct_linear_from(m);
     const oct_recipe *recipe = linear->recipe;
@@ -51,6 +79,8 @@ static oct_status forward(oct_module *m, oct_step *step, const oct_tensor *x, oc
                                       .bias = bias.data};
     if (y->data)
         status = run(step, recipe, &problem);
+    if (!status && saving)
+        status = show_forward(linear, step, x, &xq, &wq);
     if (status || !saving)
         return status;
     saved *s = oct_arena_alloc(step->saved, sizeof *s);
@@ -115,6 +145,8 @@ static oct_status backward(oct_module *m, oct_step *step, const oct_tensor *dy, 
     oct_status status =
         oct_quantize(&view, linear->recipe, OCT_ROLE_GRAD, which, arenas, &amax, &dyq);
     oct_delayed_observe(linear->delayed, OCT_ROLE_GRAD, amax);
+    if (!status)
+        status = show(linear, step, OCT_ROLE_GRAD, &view, 0, &dyq);
     if (!status && train_weight)
         status = weight_gradient(linear, step, &dyq, view.rows);
     if (!status && dx)

@@ -27,6 +27,26 @@ typedef struct oct_unit_hooks {
     oct_status (*after)(void *user, const oct_step *step, int64_t unit, oct_phase phase);
 } oct_unit_hooks;
 
+/* A matrix that a training pass has quantized to multiply it: its source and its codes, a part a
+ * group of rows (experts; else one). Everything is borrowed for the call. */
+typedef struct oct_quant_sight {
+    const oct_module *module;
+    int64_t weight; /* of experts: an oct_expert_weight; else 0 */
+    oct_role role;
+    const oct_matrix_view *x;
+    uint64_t
+        id; /* of the tensor, as oct_tensor has it: the same again is the same matrix; 0: none */
+    const int64_t *offsets;      /* (n_groups + 1) rows of x */
+    const oct_quantized *groups; /* (n_groups), copies that weren't asked for have no codes */
+    int64_t n_groups;
+} oct_quant_sight;
+
+/* Who wants to see them. A weight whose master isn't here whole is not shown. */
+typedef struct oct_quant_observer {
+    void *user;
+    oct_status (*see)(void *user, const oct_quant_sight *sight);
+} oct_quant_observer;
+
 struct oct_step {
     oct_arena *saved, *scratch;
     oct_weights *weights;         /* where modules get their weights from; not owned */
@@ -43,7 +63,8 @@ struct oct_step {
     const int32_t *first_keys;
     struct oct_kv_cache *kv; /* generating: keys and values so far (nn/attention.h); else NULL */
     uint64_t next_id;
-    const oct_unit_hooks *hooks; /* NULL: none; not owned */
+    const oct_unit_hooks *hooks;        /* NULL: none; not owned */
+    const oct_quant_observer *observer; /* of training passes; NULL: none; not owned */
 };
 
 typedef struct oct_step_mark {
@@ -61,6 +82,10 @@ static inline oct_status oct_step_before(oct_step *step, int64_t unit, oct_phase
 }
 static inline oct_status oct_step_after(oct_step *step, int64_t unit, oct_phase phase) {
     return step->hooks ? step->hooks->after(step->hooks->user, step, unit, phase) : OCT_OK;
+}
+
+static inline oct_status oct_step_show(const oct_step *step, const oct_quant_sight *sight) {
+    return step->observer ? step->observer->see(step->observer->user, sight) : OCT_OK;
 }
 
 /* Scratch is freed, and shared quantizations that lived in it are forgotten, when the mark is left.

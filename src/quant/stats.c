@@ -8,7 +8,6 @@
 #include "base/checked.h"
 #include "base/thread.h"
 #include "format/fp8.h"
-#include "quant/matrix_view.h"
 
 /* Blocks that one task takes: columns of blocks of a transposed copy, so that the source is read
  * along its rows, else rows of blocks. */
@@ -33,50 +32,99 @@ static float scale_at(const oct_qmatrix *q, int64_t row, int64_t block_col) {
     return oct_e8m0_decode(scales[row / q->block_rows * q->ld_scales + block_col]);
 }
 
-/* What the elements of a block have in common. */
+/* Up to 32 elements that share a scale, and what elements of one block have in common. */
+enum { RUN = OCT_MX_BLOCK, LANES = 8 };
 typedef struct look {
     float x_least, x_most; /* magnitudes of the source */
     int code_least, code_most;
 } look;
 
-static void count_element(const job *j, float x, uint8_t code, float scale, oct_quant_stats *s,
-                          look *seen) {
-    const double q = (double)j->values[code] * (double)scale; /* not rounded once more */
-    const float magnitude = fabsf(x);
-    if (!isfinite(x) || !isfinite(q)) {
-        s->n_special++;
-        return;
+static float load(const oct_matrix_view *x, int64_t i) {
+    uint32_t bits;
+    float value;
+    if (x->dtype == OCT_F32)
+        return ((const float *)x->data)[i];
+    bits = (uint32_t)((const uint16_t *)x->data)[i] << 16;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* Sums in lanes, which compilers make vectors of; their order is fixed. */
+static void sum_run(const float *x, const float *q, double scale, oct_quant_stats *s) {
+    double signal[LANES] = {0}, noise[LANES] = {0}, product[LANES] = {0};
+    for (int i = 0; i < RUN; i += LANES)
+        for (int lane = 0; lane < LANES; lane++) {
+            const double value = (double)x[i + lane], decoded = (double)q[i + lane] * scale;
+            signal[lane] += value * value;
+            noise[lane] += (decoded - value) * (decoded - value);
+            product[lane] += decoded * value;
+        }
+    for (int lane = 0; lane < LANES; lane++) {
+        s->signal += signal[lane];
+        s->noise += noise[lane];
+        s->product += product[lane];
     }
-    const double error = q - (double)x;
-    s->n_zero += x == 0;
-    s->n_underflow += x != 0 && q == 0;
-    s->n_saturated += oct_fp8_saturates(j->q->format, (double)magnitude / (double)scale);
-    s->amax = fmax(s->amax, (double)magnitude);
-    s->signal += (double)x * (double)x;
-    s->noise += error * error;
-    s->product += q * (double)x;
-    seen->x_least = fminf(seen->x_least, magnitude);
-    seen->x_most = fmaxf(seen->x_most, magnitude);
-    seen->code_least = code % 128 < seen->code_least ? code % 128 : seen->code_least;
-    seen->code_most = code % 128 > seen->code_most ? code % 128 : seen->code_most;
+}
+
+/* All of them finite; those from n on are zeros with code 0. */
+static void count_finite(const job *j, const float *x, const float *q, const uint8_t *codes, int n,
+                         float scale, oct_quant_stats *s, look *seen) {
+    float least = seen->x_least, most = seen->x_most;
+    int zeros = 0, lost = 0;
+    for (int i = 0; i < n; i++) {
+        const float magnitude = fabsf(x[i]);
+        const int code = codes[i] & 127;
+        zeros += x[i] == 0;
+        lost += (x[i] != 0) & (q[i] == 0);
+        least = magnitude < least ? magnitude : least;
+        most = magnitude > most ? magnitude : most;
+        seen->code_least = code < seen->code_least ? code : seen->code_least;
+        seen->code_most = code > seen->code_most ? code : seen->code_most;
+    }
+    for (int i = 0; i < n && oct_fp8_saturates(j->q->format, (double)most / (double)scale); i++)
+        s->n_saturated += oct_fp8_saturates(j->q->format, (double)fabsf(x[i]) / (double)scale);
+    s->n_zero += zeros;
+    s->n_underflow += lost;
+    s->amax = fmax(s->amax, (double)most);
+    seen->x_least = least;
+    seen->x_most = most;
+    sum_run(x, q, (double)scale, s);
+}
+
+static void count_run(const job *j, float *x, const uint8_t *codes, int n, float scale,
+                      oct_quant_stats *s, look *seen) {
+    float q[RUN] = {0};
+    uint8_t kept[RUN];
+    int n_kept = 0;
+    for (int i = 0; i < n; i++) {
+        const float value = j->values[codes[i]];
+        if (!isfinite(x[i]) || !isfinite(value * scale))
+            continue;
+        x[n_kept] = x[i];
+        kept[n_kept] = codes[i];
+        q[n_kept++] = value;
+    }
+    s->n_special += n - n_kept;
+    memset(x + n_kept, 0, (size_t)(RUN - n_kept) * sizeof *x);
+    if (n_kept > 0)
+        count_finite(j, x, q, kept, n_kept, scale, s, seen);
 }
 
 static void count_block(const job *j, int64_t down, int64_t across, oct_quant_stats *s) {
     const oct_qmatrix *q = j->q;
     const int64_t first_col = across * j->block_cols, first_row = down * j->block_rows;
-    const int64_t end_col = oct_min_i64(q->cols, first_col + j->block_cols);
     const int64_t end_row = oct_min_i64(q->rows, first_row + j->block_rows);
-    look seen = {.x_least = INFINITY, .x_most = -1, .code_least = 255, .code_most = -1};
+    const int n = (int)oct_min_i64(j->block_cols, q->cols - first_col);
+    look seen = {.x_least = INFINITY, .x_most = 0, .code_least = 255, .code_most = -1};
     for (int64_t r = first_row; r < end_row; r++) {
-        const float scale = scale_at(q, r, across);
-        for (int64_t c = first_col; c < end_col; c++) {
-            float x =
-                q->transposed ? oct_matrix_element(j->x, c, r) : oct_matrix_element(j->x, r, c);
-            count_element(j, x, q->codes[r * q->cols + c], scale, s, &seen);
-        }
+        float x[RUN];
+        for (int i = 0; i < n; i++)
+            x[i] = q->transposed ? load(j->x, (first_col + i) * j->x->ld + r)
+                                 : load(j->x, r * j->x->ld + first_col + i);
+        count_run(j, x, q->codes + r * q->cols + first_col, n, scale_at(q, r, across), s, &seen);
     }
-    s->n_flat += q->scaling == OCT_SCALING_MX && seen.x_most > seen.x_least &&
-                 seen.code_most == seen.code_least;
+    s->n_flat += q->scaling == OCT_SCALING_MX && seen.code_most >= 0 &&
+                 seen.x_most > seen.x_least && seen.code_most == seen.code_least;
 }
 
 static void count_task(void *context, int64_t task, int thread) {

@@ -89,6 +89,14 @@ oct_status oct_event_file_append(oct_event_file *f, int64_t step, const oct_metr
     return write_event(f, err);
 }
 
+oct_status oct_event_file_append_histogram(oct_event_file *f, int64_t step, const char *tag,
+                                           const double *limits, const double *counts, size_t n,
+                                           oct_error *err) {
+    f->event.length = 0;
+    oct_event_put_histogram(&f->event, wall_time_now(), step, tag, limits, counts, n);
+    return write_event(f, err);
+}
+
 const char *oct_event_file_path(const oct_event_file *f) {
     return f->file.path;
 }

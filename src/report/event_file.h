@@ -1,5 +1,5 @@
 /* TensorBoard event files: TFRecord frames (length, masked CRC32C of the length, data, masked
- * CRC32C of the data) around Event messages in protobuf encoding, scalars only. Sources:
+ * CRC32C of the data) around Event messages in protobuf encoding. Sources:
  * tensorflow/core/lib/io/record_writer.cc, tensorflow/core/util/event.proto,
  * framework/summary.proto.
  *
@@ -24,6 +24,12 @@ oct_status oct_event_file_create(const char *folder, int64_t last_step, oct_even
  * rounded to fp32, non-finite ones as they are. The wall time is now. One thread at a time. */
 oct_status oct_event_file_append(oct_event_file *file, int64_t step, const oct_metric *metrics,
                                  size_t n_metrics, oct_error *err);
+/* One Event with a histogram: counts (n) of values up to limits (n), each above the one before it,
+ * the first from `limits[0] - (limits[1] - limits[0])` on; n >= 2. Its sums take a bin's middle for
+ * its values. Only the bins from the first to the last that aren't empty are written. */
+oct_status oct_event_file_append_histogram(oct_event_file *file, int64_t step, const char *tag,
+                                           const double *limits, const double *counts, size_t n,
+                                           oct_error *err);
 const char *oct_event_file_path(const oct_event_file *file);
 void oct_event_file_close(oct_event_file *file); /* NULL is fine */
 

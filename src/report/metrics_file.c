@@ -187,6 +187,8 @@ oct_status oct_metrics_file_append(oct_metrics_file *f, int64_t step, const oct_
             oct_json_put_real(line, metrics[i].value.real);
         else if (metrics[i].kind == OCT_METRIC_INTEGER)
             oct_strbuf_printf(line, "%" PRId64, metrics[i].value.integer);
+        else if (metrics[i].kind == OCT_METRIC_JSON)
+            oct_strbuf_puts(line, metrics[i].value.text);
         else
             oct_json_put_string(line, metrics[i].value.text);
     }

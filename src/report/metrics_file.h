@@ -13,6 +13,7 @@
 typedef enum oct_metric_kind {
     OCT_METRIC_REAL, /* non-finite: null in JSON */
     OCT_METRIC_INTEGER,
+    OCT_METRIC_JSON, /* text that is JSON, written as it is; not an event-file scalar */
     OCT_METRIC_TEXT, /* UTF-8; bytes that aren't become U+FFFD; not an event-file scalar */
 } oct_metric_kind;
 
@@ -34,6 +35,11 @@ static inline oct_metric oct_metric_real(const char *name, double value) {
 static inline oct_metric oct_metric_integer(const char *name, int64_t value) {
     oct_metric metric = {name, OCT_METRIC_INTEGER, {0}};
     metric.value.integer = value;
+    return metric;
+}
+static inline oct_metric oct_metric_json(const char *name, const char *json) {
+    oct_metric metric = {name, OCT_METRIC_JSON, {0}};
+    metric.value.text = json;
     return metric;
 }
 static inline oct_metric oct_metric_text(const char *name, const char *value) {

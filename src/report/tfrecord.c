@@ -66,11 +66,19 @@ static size_t varint_bytes(uint64_t value) {
     return n;
 }
 
-static void put_wall_time(oct_strbuf *to, double wall_time) {
+static void put_double(oct_strbuf *to, double value) {
     uint64_t bits;
-    memcpy(&bits, &wall_time, sizeof bits);
-    put_key(to, 1, WIRE_64);
+    memcpy(&bits, &value, sizeof bits);
     put_little(to, bits, 8);
+}
+
+static void put_double_field(oct_strbuf *to, uint32_t field, double value) {
+    put_key(to, field, WIRE_64);
+    put_double(to, value);
+}
+
+static void put_wall_time(oct_strbuf *to, double wall_time) {
+    put_double_field(to, 1, wall_time);
 }
 
 static void put_step(oct_strbuf *to, int64_t step) {
@@ -112,7 +120,7 @@ void oct_event_put_scalars(oct_strbuf *to, double wall_time, int64_t step,
     size_t n_summary = 0;
     for (size_t i = 0; i < n_metrics; i++) {
         size_t n = value_bytes(strlen(metrics[i].name));
-        if (metrics[i].kind != OCT_METRIC_TEXT)
+        if (metrics[i].kind == OCT_METRIC_REAL || metrics[i].kind == OCT_METRIC_INTEGER)
             n_summary += 1 + varint_bytes(n) + n;
     }
     put_wall_time(to, wall_time);
@@ -126,4 +134,53 @@ void oct_event_put_scalars(oct_strbuf *to, double wall_time, int64_t step,
         else if (m->kind == OCT_METRIC_INTEGER)
             put_value(to, m->name, (float)m->value.integer);
     }
+}
+
+static void put_doubles(oct_strbuf *to, uint32_t field, const double *values, size_t n) {
+    put_key(to, field, WIRE_BYTES);
+    put_varint(to, 8 * n);
+    for (size_t i = 0; i < n; i++)
+        put_double(to, values[i]);
+}
+
+/* The HistogramProto of bins first .. last. */
+static void put_bins(oct_strbuf *to, const double *limits, const double *counts, size_t first,
+                     size_t last) {
+    double num = 0, sum = 0, squares = 0;
+    for (size_t i = first; i <= last; i++) {
+        const double below = i > 0 ? limits[i - 1] : limits[0] - (limits[1] - limits[0]);
+        const double middle = below / 2 + limits[i] / 2;
+        num += counts[i];
+        sum += counts[i] * middle;
+        squares += counts[i] * middle * middle;
+    }
+    put_double_field(to, 1, first > 0 ? limits[first - 1] : 2 * limits[0] - limits[1]);
+    put_double_field(to, 2, limits[last]);
+    put_double_field(to, 3, num);
+    put_double_field(to, 4, sum);
+    put_double_field(to, 5, squares);
+    put_doubles(to, 6, limits + first, last - first + 1);
+    put_doubles(to, 7, counts + first, last - first + 1);
+}
+
+void oct_event_put_histogram(oct_strbuf *to, double wall_time, int64_t step, const char *tag,
+                             const double *limits, const double *counts, size_t n) {
+    size_t first = 0, last = n - 1, n_tag = strlen(tag);
+    while (first < last && counts[first] == 0)
+        first++;
+    while (last > first && counts[last] == 0)
+        last--;
+    const size_t n_doubles = 8 * (last - first + 1);
+    const size_t n_bins = 5 * 9 + 2 * (1 + varint_bytes(n_doubles) + n_doubles);
+    const size_t n_value = 1 + varint_bytes(n_tag) + n_tag + 1 + varint_bytes(n_bins) + n_bins;
+    put_wall_time(to, wall_time);
+    put_step(to, step);
+    put_key(to, 5, WIRE_BYTES);
+    put_varint(to, 1 + varint_bytes(n_value) + n_value);
+    put_key(to, 1, WIRE_BYTES);
+    put_varint(to, n_value);
+    put_bytes(to, 1, tag, n_tag);
+    put_key(to, 5, WIRE_BYTES);
+    put_varint(to, n_bins);
+    put_bins(to, limits, counts, first, last);
 }

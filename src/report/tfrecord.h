@@ -25,5 +25,10 @@ void oct_event_put_version(oct_strbuf *to, double wall_time);
 void oct_event_put_start(oct_strbuf *to, double wall_time, int64_t step);
 void oct_event_put_scalars(oct_strbuf *to, double wall_time, int64_t step,
                            const oct_metric *metrics, size_t n_metrics);
+/* Summary.Value {string tag = 1; HistogramProto histo = 5}, HistogramProto {double min = 1, max =
+ * 2, num = 3, sum = 4, sum_squares = 5; packed double bucket_limit = 6, bucket = 7}: as
+ * oct_event_file_append_histogram says. */
+void oct_event_put_histogram(oct_strbuf *to, double wall_time, int64_t step, const char *tag,
+                             const double *limits, const double *counts, size_t n);
 
 #endif

@@ -15,6 +15,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "train/clock.h"
+#include "train/run_stats.h"
 
 static const double GIB = 1024.0 * 1024.0 * 1024.0;
 
@@ -141,7 +142,7 @@ static oct_status log_and_free(oct_strbuf *b, oct_error *err) {
 static oct_status append_line(oct_metrics *metrics, const oct_step_result *result,
                               const oct_validation *validation, int64_t n_tokens_seen,
                               oct_error *err) {
-    oct_metric values[16 + 2 * OCT_N_TRAFFIC];
+    oct_metric values[18 + 2 * OCT_N_TRAFFIC];
     size_t n = 0;
     values[n++] = oct_metric_real("loss", result->loss);
     values[n++] = oct_metric_real("grad_norm", result->grad_norm);
@@ -171,7 +172,21 @@ static oct_status append_line(oct_metrics *metrics, const oct_step_result *resul
         values[n++] = oct_metric_integer(names[i], result->traffic[i]);
         values[n++] = oct_metric_real(wire_names[i], result->wire_s[i]);
     }
-    return oct_metrics_file_append(metrics->file, result->step, values, n, err);
+    oct_strbuf tensors = {0}, experts = {0};
+    oct_status status = OCT_OK;
+    if (result->stats) {
+        oct_run_stats_render_tensors(result->stats, &tensors);
+        oct_run_stats_render_experts(result->stats, &experts);
+        status = tensors.failed || experts.failed ? oct_fail_memory(err) : OCT_OK;
+        values[n++] = oct_metric_json("quantized", tensors.text);
+        if (result->expert_load.n_experts > 0)
+            values[n++] = oct_metric_json("experts", experts.text);
+    }
+    if (!status)
+        status = oct_metrics_file_append(metrics->file, result->step, values, n, err);
+    oct_strbuf_free(&tensors);
+    oct_strbuf_free(&experts);
+    return status;
 }
 
 static oct_status append_events(oct_metrics *metrics, const oct_step_result *result,
@@ -279,6 +294,8 @@ oct_status oct_metrics_step(oct_metrics *metrics, const oct_step_result *result,
     metrics->n_tokens += result->n_tokens;
     metrics->data_s += result->data_s;
     oct_status status = append_line(metrics, result, validation, n_tokens_seen, err);
+    if (!status && result->stats && metrics->events)
+        status = oct_run_stats_append_events(result->stats, result->step, metrics->events, err);
     if (!status && due)
         status = log_step(metrics, result, n_tokens_seen, elapsed_s, err);
     if (!status && due && result->n_ranks > 1)

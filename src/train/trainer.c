@@ -10,6 +10,7 @@
 #include "infer/validate.h"
 #include "job/setup.h"
 #include "train/clock.h"
+#include "train/run_stats.h"
 #include "train/trainer_state.h"
 
 oct_model *oct_trainer_model(oct_trainer *t) {
@@ -59,15 +60,24 @@ static oct_status read_step(oct_trainer *t, int64_t *n_valid, oct_error *err) {
     return OCT_OK;
 }
 
+/* Whether the step to come takes statistics: of its first micro-batch. */
+static bool stats_due(const oct_trainer *t) {
+    const int64_t step = t->steps_done + 1;
+    return t->stats && (step == 1 || step % t->job->quantize.stats_freq == 0);
+}
+
 /* Gradients of all micro-batches of the mean loss over n_valid tokens (of all ranks). */
 static oct_status accumulate(oct_trainer *t, int64_t n_valid, oct_loss_sum *total, oct_error *err) {
     float grad_scale = (float)(1.0 / (double)n_valid);
     *total = (oct_loss_sum){0};
     oct_optimizer_clear_gradients(t->optimizer);
+    if (stats_due(t))
+        oct_run_stats_begin(t->stats);
     for (int64_t i = 0; i < t->n_micro; i++) {
         int64_t at = i * t->B * t->S;
         double loss = 0;
         int64_t count = 0;
+        t->parts.step->observer = i == 0 && stats_due(t) ? oct_run_stats_observer(t->stats) : NULL;
         oct_status status =
             oct_model_train(t->parts.model, t->parts.step, t->B, t->S, t->tokens + at,
                             t->targets + at, grad_scale, &loss, &count);
@@ -167,6 +177,10 @@ static oct_status finish_update(oct_trainer *t, oct_step_result *result, oct_err
     status = oct_ranks_sum_routing(&t->ranks, t->parts.model, err);
     if (status)
         return status;
+    if (stats_due(t)) {
+        oct_run_stats_take_routing(t->stats);
+        result->stats = t->stats;
+    }
     result->expert_load = oct_model_expert_load(t->parts.model);
     oct_model_update_routing(t->parts.model);
     oct_plan_end_step(plan);

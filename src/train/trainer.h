@@ -59,8 +59,9 @@ typedef struct oct_step_result {
     double lr;                   /* that the step used */
     int64_t n_tokens;            /* valid ones, of all ranks */
     oct_expert_load expert_load; /* of the step's tokens */
-    double data_s;               /* time spent reading data, seconds */
-    double duration_s;           /* of the whole step */
+    const struct oct_run_stats *stats; /* of the step, until the next one; NULL: none were taken */
+    double data_s;                     /* time spent reading data, seconds */
+    double duration_s;                 /* of the whole step */
     int n_ranks;
     int64_t traffic[OCT_N_TRAFFIC]; /* bytes that all ranks received in the step */
     double wire_s[OCT_N_TRAFFIC];   /* that this rank's exchanges took; they overlap with work */

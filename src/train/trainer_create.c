@@ -1,4 +1,5 @@
 /* The start of a run, and its end: see trainer.h. */
+#include "train/run_stats.h"
 #include "train/trainer.h"
 
 #include <inttypes.h>
@@ -279,8 +280,27 @@ static oct_status prepare(oct_trainer *t, oct_error *err) {
     return !status ? create_batches(t, err) : status;
 }
 
+static oct_status create_stats(oct_trainer *t, oct_error *err) {
+    const oct_plan *plan = oct_conversion_plan(t->parts.conversion);
+    if (t->job->quantize.stats_freq == 0)
+        return OCT_OK;
+    if (t->ranks.n_ranks > 1)
+        return oct_fail(err, OCT_INVALID,
+                        "%s: statistics are taken by one process alone; got %d processes",
+                        oct_job_at(t->job, "quantize.stats_freq"), t->ranks.n_ranks);
+    if (oct_run_stats_create(plan, t->parts.model, &t->stats))
+        return oct_fail_memory(err);
+    if (oct_run_stats_is_empty(t->stats))
+        oct_log_warning(
+            "%s: nothing is in 8 bits and there are no experts: no statistics are taken",
+            oct_job_at(t->job, "quantize.stats_freq"));
+    return OCT_OK;
+}
+
 static oct_status fill(oct_trainer *t, oct_error *err) {
     oct_status status = create_optimizer(t, err);
+    if (!status)
+        status = create_stats(t, err);
     if (!status)
         status = oct_trainer_resume(t, err);
     if (!status && t->steps_done == 0)
@@ -337,6 +357,7 @@ void oct_trainer_destroy(oct_trainer *t) {
     oct_checkpoint_close(t->start);
     oct_claim_release(&t->checkpoint_folder);
     oct_claim_release(&t->folder);
+    oct_run_stats_destroy(t->stats);
     oct_optimizer_destroy(t->optimizer);
     oct_ranks_close(&t->ranks);
     oct_job_parts_free(&t->parts);

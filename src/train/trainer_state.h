@@ -59,6 +59,8 @@ struct oct_trainer {
     double measured[OCT_N_MEASURED];
     bool has_measured;
 
+    struct oct_run_stats *stats; /* quantize.stats_freq; NULL: off */
+
     int stop_reason;                /* 0: none */
     bool spoilt;                    /* an update went wrong: the state is of no step */
     oct_validation last_validation; /* n_tokens 0: none since the last step */

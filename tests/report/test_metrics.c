@@ -216,6 +216,37 @@ static void given_scalars_the_message_is_these_bytes(void **state) {
     oct_strbuf_free(&event);
 }
 
+/* The little-endian double at `from`. */
+static double double_at(const char *from) {
+    double value;
+    memcpy(&value, from, sizeof value);
+    return value;
+}
+
+static void given_a_histogram_the_message_holds_its_bins(void **state) {
+    (void)state;
+    const double limits[] = {0.5, 1.5, 2.5, 3.5, 4.5}, counts[] = {0, 3, 0, 1, 0};
+    const char *middle = "\x10\x07\x2a\x68\x0a\x66\x0a\x01h\x2a\x61\x09"; /* step 7, a value "h" */
+    oct_strbuf event = {0};
+    oct_event_put_histogram(&event, 1.0, 7, "h", limits, counts, 5);
+    /* wall time 9; 11 bytes of headers; 5 doubles of 9; two packed lists of 2 + 24 */
+    assert_int_equal(event.length, 9 + 11 + 5 * 9 + 2 * (2 + 24));
+    assert_memory_equal(event.text + 9, middle, 12);
+    const char *at = event.text + 9 + 11;
+    const double numbers[5] = {0.5, 3.5, 4, 3 * 1 + 3, 3 * 1 + 9}; /* min, max, num, sum, squares */
+    for (int i = 0; i < 5; i++, at += 9) {
+        assert_int_equal(*at, (i + 1) << 3 | 1);
+        assert_true(double_at(at + 1) == numbers[i]);
+    }
+    for (int list = 0; list < 2; list++, at += 26) {
+        assert_int_equal(at[0], (6 + list) << 3 | 2);
+        assert_int_equal(at[1], 24);
+        for (int i = 0; i < 3; i++)
+            assert_true(double_at(at + 2 + 8 * i) == (list ? counts : limits)[i + 1]);
+    }
+    oct_strbuf_free(&event);
+}
+
 static uint32_t little32(const char *from) {
     const uint8_t *b = (const uint8_t *)from;
     return b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
@@ -329,6 +360,7 @@ int main(void) {
         STORY(given_a_full_disk_the_file_ends_with_a_whole_line),
         STORY(given_the_vectors_of_rfc_3720_the_checksum_agrees),
         STORY(given_scalars_the_message_is_these_bytes),
+        STORY(given_a_histogram_the_message_holds_its_bins),
         STORY(given_an_event_file_its_frames_hold_the_events),
         STORY(given_any_allocation_refused_nothing_leaks_and_no_line_is_lost),
     };

@@ -229,6 +229,28 @@ static void given_stochastic_rounding_the_mean_is_the_number_and_the_counter_dec
     }
 }
 
+static void given_arrays_of_bf16_and_fp16_they_are_read_and_written_as_such(void **state) {
+    (void)state;
+    const uint16_t halves[3] = {0x3fc0, 0xc3fa, 0x4000}; /* bf16: 1.5, -500, 2 */
+    const uint16_t fp16[3] = {0x3e00, 0xdfd0, 0x4000};   /* the same */
+    uint8_t codes[3];
+    uint16_t out[3];
+    oct_codec codec = SIZED(oct_codec, .format = OCT_E4M3, .overflow = OCT_SATURATE);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(
+            oct_encode_array(&codec, i ? fp16 : halves, i ? OCT_F16 : OCT_BF16, 3, codes, 0),
+            OCT_OK);
+        assert_true(codes[0] == 0x3c && codes[1] == 0xfe && codes[2] == 0x40);
+        assert_int_equal(oct_decode_array(OCT_E4M3, codes, 3, out, i ? OCT_F16 : OCT_BF16, 0),
+                         OCT_OK);
+        assert_int_equal(out[0], i ? fp16[0] : halves[0]);
+        assert_int_equal(out[1], i ? 0xdf00 : 0xc3e0); /* -448 */
+    }
+    codec.overflow = OCT_NO_SATURATE;
+    assert_int_equal(oct_encode_array(&codec, halves, OCT_BF16, 3, codes, 0), OCT_OK);
+    assert_int_equal(codes[1], 0xff);
+}
+
 static void given_arrays_of_codes_every_value_comes_back(void **state) {
     (void)state;
     uint8_t all[256], codes[256];
@@ -511,6 +533,7 @@ int main(void) {
         cmocka_unit_test(given_fp16_with_gaps_it_is_read_as_its_fp32_values),
         cmocka_unit_test(given_a_rounding_codes_are_the_neighbour_that_it_says),
         cmocka_unit_test(given_stochastic_rounding_the_mean_is_the_number_and_the_counter_decides),
+        cmocka_unit_test(given_arrays_of_bf16_and_fp16_they_are_read_and_written_as_such),
         cmocka_unit_test(given_arrays_of_codes_every_value_comes_back),
         cmocka_unit_test(
             given_operands_of_any_block_and_layout_exact_products_have_the_defined_bits),

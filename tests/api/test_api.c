@@ -97,6 +97,9 @@ static void check_block(oct_dtype format, oct_dtype scale, int64_t br, int64_t b
     assert_int_equal(oct_matrix_quantize(&q, &source, &out, 2), OCT_OK);
     assert_int_equal(out.rows, R);
     assert_int_equal(out.block_cols, bc);
+    static float y[R * C];
+    const oct_matrix back = matrix(OCT_F32, y, R, C);
+    assert_int_equal(oct_matrix_dequantize(&out, &back, 2), OCT_OK);
     for (int64_t r = 0; r < R; r++)
         for (int64_t c = 0; c < C; c++) {
             const double expected =
@@ -108,6 +111,8 @@ static void check_block(oct_dtype format, oct_dtype scale, int64_t br, int64_t b
                         "%s %dx%d %s (%d,%d): scale %g, expected %g; code %02x of %g",
                         oct_dtype_name(format), (int)br, (int)bc, by_columns ? "by columns" : "",
                         (int)r, (int)c, scale_at(&out, r, c), expected, code, quotient);
+            assert_true((double)y[r * C + c] ==
+                        (double)(float)(exact_value(format, code) * expected));
         }
 }
 
@@ -384,9 +389,9 @@ static void given_a_group_of_products_each_has_the_bits_that_it_has_alone(void *
 
 static void given_a_quantized_matrix_its_statistics_are_those_of_its_elements(void **state) {
     (void)state;
-    static const float x[8] = {464, 465, -500, 1e-9f, 0, 3, INFINITY, NAN};
+    static const float x[8] = {928, 930, -1000, 1e-9f, 0, 6, INFINITY, NAN};
     uint8_t codes[8] = {0x7e, 0x7e, 0xfe, 0, 0, 0x44, 0x7e, 0x7f};
-    float scale = 1;
+    float scale = 2;
     const oct_matrix m = matrix(OCT_F32, x, 1, 8);
     const oct_coded q =
         SIZED(oct_coded, .format = OCT_E4M3, .rows = 1, .cols = 8, .codes = codes, .row_stride = 8,
@@ -398,10 +403,10 @@ static void given_a_quantized_matrix_its_statistics_are_those_of_its_elements(vo
     assert_int_equal(s.n_zero, 1);
     assert_int_equal(s.n_underflow, 1);
     assert_int_equal(s.n_saturated, 2);
-    const double noise = 16 * 16 + 17 * 17 + 52 * 52 + 1e-18;
-    assert_true(fabs(s.noise - noise) < 1e-9 && s.max_error == 52);
+    const double noise = 32 * 32 + 34 * 34 + 104 * 104 + 1e-18;
+    assert_true(fabs(s.noise - noise) < 1e-9 && s.max_error == 104);
     assert_true(fabs(s.sqnr_db - 10 * log10(s.signal / s.noise)) < 1e-12);
-    assert_true(fabs(s.signal - (464.0 * 464 + 465.0 * 465 + 500.0 * 500 + 9)) < 1e-9);
+    assert_true(fabs(s.signal - (928.0 * 928 + 930.0 * 930 + 1000.0 * 1000 + 36)) < 1e-9);
 }
 
 /* ---- what is refused ---- */

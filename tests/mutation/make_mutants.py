@@ -19,7 +19,8 @@ import re
 import sys
 
 PUBLIC = [("include/octet/format.h", "codecs"), ("include/octet/quantize.h", "quantizers"), ("include/octet/tensor.h", "base"),
-          ("include/octet/status.h", "base"), ("include/octet/threads.h", "base"), ("src/checkpoint/checkpoint.h", "checkpoint")]
+          ("include/octet/status.h", "base"), ("include/octet/threads.h", "base"), ("src/checkpoint/checkpoint.h", "checkpoint"), ("include/octet/codec.h", "api"),
+          ("include/octet/matrix.h", "api"), ("include/octet/product.h", "api")]
 TABLES = [("src/kernel/quantize.h", "oct_quantize_kernels", "quantizers",
            ["quantize_kernels_ref", "quantize_kernels_avx2", "quantize_kernels_avx512"]),
           ("src/kernel/elementwise.h", "oct_elementwise_kernels", "elementwise",
@@ -32,7 +33,8 @@ AREAS = {"oct_codes_multiply": "products"}
 # What an argument is when it counts for nothing, by its type or as "name: value".
 INSTEAD = {"oct_dtype": "OCT_E4M3", "x_dtype": "OCT_F32", "c_dtype": "OCT_F32", "dtype": "OCT_F32", "oct_scale_mode": "OCT_SCALE_CEIL",
            "oct_overflow": "OCT_SATURATE", "oct_hif8_rounding": "OCT_HIF8_TA", "oct_accumulate": "OCT_OVERWRITE",
-           "oct_rope_pairs": "OCT_ROPE_INTERLEAVED", "float": "1.0f", "oct_error *": "NULL", "oct_checkpoint_group": "OCT_CHECKPOINT_MODEL",
+           "oct_rope_pairs": "OCT_ROPE_INTERLEAVED", "y_dtype": "OCT_F32", "oct_product_mode": "OCT_PRODUCT_AUTO",
+           "float": "1.0f", "oct_error *": "NULL", "oct_checkpoint_group": "OCT_CHECKPOINT_MODEL",
            "label": "0", "bias": "NULL", "oct_status": "OCT_FAILED", "keep_latest_k": "0", "step": "OCT_CHECKPOINT_LATEST",
            "row": "0", "k": "0", "index": "0", "tensor_scale": "1"}
 
@@ -80,7 +82,23 @@ BLOCK = "oct_gemm_block own = *block; block = &own;"
 SUMS = [("acc", "n_rows", "n_cols * 4", "ld_acc * 4")]
 BLOCK_OUT = [("(block->c ? block->c : block->acc)", "block->n_rows", "block->n_cols * 4", "(block->c ? block->ld_c : block->ld_acc) * 4")]
 
+QUANTIZER = "oct_quantizer own = *quantizer; oct_matrix own_x = *x; quantizer = &own; x = &own_x;"
+CODED = "oct_coded own = *coded; coded = &own;"
+CODED_NO = {field: "own.%s = %s;" % (field, value) for field, value in
+            [("block_rows", "0"), ("block_cols", "0"), ("row_stride", "own.cols"), ("format", "OCT_E4M3")]}
+
 SHAPES = {
+    "oct_encode_array": Shape([whole("codes", "n")], ("x", "n"), "n", {field: "own.%s = 0;" % field for field in
+                              ("rounding", "overflow", "counter")}, view="oct_codec own = *codec; codec = &own;"),
+    "oct_decode_array": Shape([whole("y", "n * WIDTH(y_dtype)")], ("codes", "n"), "n"),
+    "oct_matrix_quantize": Shape(rows="own_x.rows", view=QUANTIZER, no={
+        **{field: "own.%s = 0;" % field for field in ("block_rows", "block_cols", "scale_mode", "target", "source", "quirks")},
+        "row_stride": "own_x.row_stride = own_x.cols;", "col_stride": "own_x.col_stride = 1;"}),
+    "oct_matrix_dequantize": Shape(view=CODED, no=CODED_NO),
+    "oct_matrix_measure": Shape(view=CODED, no={"scales": "own.scales = (void *)ones;"}),
+    "oct_multiply": Shape(rows="n", view="oct_product own = *products; if (n == 1) products = &own;", no={
+        "bias": "own.bias = NULL;", "accumulate": "own.accumulate = 0;"}),
+    "oct_quantizer_scales": None,  # without which a test has no strides
     "oct_mx_quantize": Shape([whole("codes", "rows * cols"), whole("scales", "rows * BLOCKS(cols)")], ("x", "rows * cols"), "rows"),
     "oct_mx_quantize_transposed": Shape([whole("codes", "rows * cols"), whole("scales", "cols * BLOCKS(rows)")], ("x", "rows * cols"), "rows"),
     "oct_mx_dequantize": Shape([elements("y", "rows * cols")], ("codes", "rows * cols"), "rows", {"scales": "scales = mx_ones;"}),

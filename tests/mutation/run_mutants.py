@@ -16,6 +16,7 @@ import threading
 
 SUITES = {"codecs": ["vectors", "format", "quant", "kernels_quantize"],
           "quantizers": ["vectors", "quant", "kernels_quantize"],
+          "api": ["api"],
           "products": ["kernels_products", "quant", "kernels_gemm_exact", "kernels_gemm_fast", "kernels_gemm_bf16", "kernels_gemm_blocks"],
           "elementwise": ["op", "op_rope", "kernels_elementwise"],
           "checkpoint": ["checkpoint", "checkpoint_faults", "checkpoint_pieces"],

@@ -1,6 +1,7 @@
 /* Quantizing matrices of any layout (octet/matrix.h): block rows are cut into strips of at most
  * STRIP_ROWS rows, whose shape doesn't depend on the number of threads. MX by the plain rules takes
- * the kernels (mx_pieces.h). */
+ * the kernels (mx_pieces.h), and so do fp32 scales of rows that are contiguous. */
+#include <math.h>
 #include <octet/matrix.h>
 
 #include "api/block_scale.h"
@@ -26,6 +27,7 @@ typedef struct job {
     oct_magnitudes *magnitudes;     /* (strips of all block rows, n_across); of threads, where a
                                        block row is one strip */
     oct_block_scale *scales;        /* (n_down, n_across); of threads likewise */
+    const oct_quantize_kernels *kernels; /* NULL: element by element */
 } job;
 
 typedef struct strip {
@@ -51,7 +53,39 @@ static float load(const job *j, int64_t r, int64_t c) {
     return j->q.source == OCT_BF16 ? oct_bf16_decode(oct_bf16_encode(x)) : x;
 }
 
+/* The part of a strip that is in block column b, as kernels read it. */
+static oct_matrix_view part_of(const job *j, const strip *s, int64_t b) {
+    const int64_t col = b * j->block_cols;
+    const size_t at = (size_t)(s->first * j->x.row_stride + col) * oct_dtype_bytes(j->x.dtype);
+    return (oct_matrix_view){(const char *)j->x.data + at, j->x.dtype, s->end - s->first,
+                             oct_min_i64(j->block_cols, j->x.cols - col), j->x.row_stride};
+}
+
+/* A kernel tells Inf and NaN apart as little as the plain rules do. */
+static void measure_parts(const job *j, const strip *s) {
+    for (int64_t b = 0; b < j->n_across; b++) {
+        const oct_matrix_view part = part_of(j, s, b);
+        const float amax = j->kernels->amax(&part);
+        s->magnitudes[b] =
+            (oct_magnitudes){.largest = isinf(amax) ? 0 : amax, .has_inf = isinf(amax) != 0};
+    }
+}
+
+static void encode_parts(const job *j, const strip *s) {
+    for (int64_t b = 0; b < j->n_across; b++) {
+        const oct_matrix_view part = part_of(j, s, b);
+        j->kernels->scaled(&part, j->q.format, s->scales[b].scale,
+                           (uint8_t *)j->out.codes +
+                               oct_code_index(&j->out, s->first, b * j->block_cols),
+                           j->out.row_stride);
+    }
+}
+
 static void measure_strip(const job *j, const strip *s) {
+    if (j->kernels) {
+        measure_parts(j, s);
+        return;
+    }
     for (int64_t b = 0; b < j->n_across; b++)
         s->magnitudes[b] = (oct_magnitudes){0};
     for (int64_t r = s->first; r < s->end; r++)
@@ -68,6 +102,10 @@ static void write_scale(const job *j, int64_t down, int64_t across, const oct_bl
 }
 
 static void encode_strip(const job *j, const strip *s) {
+    if (j->kernels) {
+        encode_parts(j, s);
+        return;
+    }
     for (int64_t r = s->first; r < s->end; r++)
         for (int64_t c = 0; c < j->x.cols; c++)
             ((uint8_t *)j->out.codes)[oct_code_index(&j->out, r, c)] = oct_block_encode(
@@ -119,7 +157,18 @@ static void run(job *j) {
     oct_parallel(j->n_down * j->n_strips, encode_task, j);
 }
 
+/* One fp32 scale by the plain rules, of rows and to rows whose elements are neighbours. */
+static bool is_for_kernels(const job *j) {
+    const oct_rounding nearest = j->q.format == OCT_HIF8 ? OCT_ROUND_AWAY : OCT_ROUND_EVEN;
+    const bool own = j->q.rounding == OCT_ROUND_OWN || j->q.rounding == nearest;
+    const bool rounds = j->q.source == OCT_BF16 && j->x.dtype != OCT_BF16;
+    return j->q.scale_dtype == OCT_F32 && j->q.quirks == 0 && own && !rounds &&
+           j->x.dtype != OCT_F16 && j->x.col_stride == 1 && j->x.row_stride >= 0 &&
+           j->out.col_stride == 1 && j->out.row_stride >= 0;
+}
+
 static oct_status quantize_blocks(job *j) {
+    j->kernels = is_for_kernels(j) ? oct_kernels_current()->quantize : NULL;
     j->block_rows = oct_block_extent(j->q.block_rows, j->x.rows);
     j->block_cols = oct_block_extent(j->q.block_cols, j->x.cols);
     j->n_down = oct_ceil_div(j->x.rows, j->block_rows);

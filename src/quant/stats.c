@@ -32,21 +32,33 @@ static float scale_at(const oct_qmatrix *q, int64_t row, int64_t block_col) {
     return oct_e8m0_decode(scales[row / q->block_rows * q->ld_scales + block_col]);
 }
 
-/* Up to 32 elements that share a scale, and what elements of one block have in common. */
-enum { RUN = OCT_MX_BLOCK, LANES = 8 };
+/* Up to 32 elements that share a scale, and what elements of one block have in common: least and
+ * largest magnitudes, as bits, which are in the same order. */
+enum { RUN = OCT_MX_BLOCK, LANES = 8, MAGNITUDE = 0x7fffffff, INFINITE = 0x7f800000 };
 typedef struct look {
-    float x_least, x_most; /* magnitudes of the source */
-    int code_least, code_most;
+    int32_t x_least, x_most, q_least, q_most;
 } look;
 
-static float load(const oct_matrix_view *x, int64_t i) {
-    uint32_t bits;
-    float value;
+static float of_bf16(uint16_t half) {
+    const uint32_t bits = (uint32_t)half << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* n elements of a row of the copy: of a row of the source, or of a column. */
+static void load_run(const oct_matrix_view *x, bool transposed, int64_t row, int64_t first, int n,
+                     float *out) {
+    const int64_t at = transposed ? first * x->ld + row : row * x->ld + first;
+    const int64_t stride = transposed ? x->ld : 1;
+    const float *wide = x->data;
+    const uint16_t *half = x->data;
     if (x->dtype == OCT_F32)
-        return ((const float *)x->data)[i];
-    bits = (uint32_t)((const uint16_t *)x->data)[i] << 16;
-    memcpy(&value, &bits, sizeof value);
-    return value;
+        for (int i = 0; i < n; i++)
+            out[i] = wide[at + i * stride];
+    else
+        for (int i = 0; i < n; i++)
+            out[i] = of_bf16(half[at + i * stride]);
 }
 
 /* Sums in lanes, which compilers make vectors of; their order is fixed. */
@@ -66,48 +78,80 @@ static void sum_run(const float *x, const float *q, double scale, oct_quant_stat
     }
 }
 
-/* All of them finite; those from n on are zeros with code 0. */
-static void count_finite(const job *j, const float *x, const float *q, const uint8_t *codes, int n,
-                         float scale, oct_quant_stats *s, look *seen) {
-    float least = seen->x_least, most = seen->x_most;
-    int zeros = 0, lost = 0;
-    for (int i = 0; i < n; i++) {
-        const float magnitude = fabsf(x[i]);
-        const int code = codes[i] & 127;
-        zeros += x[i] == 0;
-        lost += (x[i] != 0) & (q[i] == 0);
-        least = magnitude < least ? magnitude : least;
-        most = magnitude > most ? magnitude : most;
-        seen->code_least = code < seen->code_least ? code : seen->code_least;
-        seen->code_most = code > seen->code_most ? code : seen->code_most;
-    }
-    for (int i = 0; i < n && oct_fp8_saturates(j->q->format, (double)most / (double)scale); i++)
-        s->n_saturated += oct_fp8_saturates(j->q->format, (double)fabsf(x[i]) / (double)scale);
-    s->n_zero += zeros;
-    s->n_underflow += lost;
-    s->amax = fmax(s->amax, (double)most);
-    seen->x_least = least;
-    seen->x_most = most;
-    sum_run(x, q, (double)scale, s);
+static int32_t magnitude_bits(float x) {
+    int32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits & MAGNITUDE;
 }
 
-static void count_run(const job *j, float *x, const uint8_t *codes, int n, float scale,
-                      oct_quant_stats *s, look *seen) {
-    float q[RUN] = {0};
-    uint8_t kept[RUN];
+static float of_bits(int32_t bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* The first n; without branches, for vectors. */
+static void compare_run(const float *x, const float *q, int n, look *seen, int *zeros, int *lost) {
+    int32_t x_least = seen->x_least, x_most = seen->x_most;
+    int32_t q_least = seen->q_least, q_most = seen->q_most;
+    int n_zeros = 0, n_lost = 0;
+    for (int i = 0; i < n; i++) {
+        const int32_t a = magnitude_bits(x[i]), b = magnitude_bits(q[i]);
+        n_zeros += a == 0;
+        n_lost += (a != 0) & (b == 0);
+        x_least = a < x_least ? a : x_least;
+        x_most = a > x_most ? a : x_most;
+        q_least = b < q_least ? b : q_least;
+        q_most = b > q_most ? b : q_most;
+    }
+    *seen = (look){x_least, x_most, q_least, q_most};
+    *zeros = n_zeros;
+    *lost = n_lost;
+}
+
+/* Takes out what isn't finite; returns how many stay in front. */
+static int drop_special(float *x, float *q, int n, float scale) {
     int n_kept = 0;
     for (int i = 0; i < n; i++) {
-        const float value = j->values[codes[i]];
-        if (!isfinite(x[i]) || !isfinite(value * scale))
+        if (!isfinite(x[i]) || !isfinite(q[i] * scale))
             continue;
         x[n_kept] = x[i];
-        kept[n_kept] = codes[i];
-        q[n_kept++] = value;
+        q[n_kept++] = q[i];
     }
-    s->n_special += n - n_kept;
-    memset(x + n_kept, 0, (size_t)(RUN - n_kept) * sizeof *x);
-    if (n_kept > 0)
-        count_finite(j, x, q, kept, n_kept, scale, s, seen);
+    for (int i = n_kept; i < n; i++)
+        x[i] = q[i] = 0;
+    return n_kept;
+}
+
+static void count_saturated(const job *j, const float *x, int n, float scale, int32_t most,
+                            oct_quant_stats *s) {
+    if (!oct_fp8_saturates(j->q->format, (double)of_bits(most) / (double)scale))
+        return;
+    for (int i = 0; i < n; i++)
+        s->n_saturated += oct_fp8_saturates(j->q->format, (double)fabsf(x[i]) / (double)scale);
+}
+
+/* x and q hold zeros from n on. */
+static void count_run(const job *j, float *x, float *q, int n, float scale, oct_quant_stats *s,
+                      look *block) {
+    look seen = *block;
+    int zeros, lost;
+    compare_run(x, q, n, &seen, &zeros, &lost);
+    if (seen.x_most >= INFINITE || seen.q_most >= INFINITE || !isfinite(scale)) {
+        const int n_kept = drop_special(x, q, n, scale);
+        s->n_special += n - n_kept;
+        n = n_kept;
+        seen = *block;
+        compare_run(x, q, n, &seen, &zeros, &lost);
+    }
+    *block = seen;
+    s->n_zero += zeros;
+    s->n_underflow += lost;
+    if (n == 0)
+        return;
+    s->amax = fmax(s->amax, (double)of_bits(seen.x_most));
+    count_saturated(j, x, n, scale, seen.x_most, s);
+    sum_run(x, q, (double)scale, s);
 }
 
 static void count_block(const job *j, int64_t down, int64_t across, oct_quant_stats *s) {
@@ -115,16 +159,17 @@ static void count_block(const job *j, int64_t down, int64_t across, oct_quant_st
     const int64_t first_col = across * j->block_cols, first_row = down * j->block_rows;
     const int64_t end_row = oct_min_i64(q->rows, first_row + j->block_rows);
     const int n = (int)oct_min_i64(j->block_cols, q->cols - first_col);
-    look seen = {.x_least = INFINITY, .x_most = 0, .code_least = 255, .code_most = -1};
+    look seen = {.x_least = INT32_MAX, .q_least = INT32_MAX};
     for (int64_t r = first_row; r < end_row; r++) {
-        float x[RUN];
+        float x[RUN] = {0}, decoded[RUN] = {0};
+        const uint8_t *codes = q->codes + r * q->cols + first_col;
+        load_run(j->x, q->transposed, r, first_col, n, x);
         for (int i = 0; i < n; i++)
-            x[i] = q->transposed ? load(j->x, (first_col + i) * j->x->ld + r)
-                                 : load(j->x, r * j->x->ld + first_col + i);
-        count_run(j, x, q->codes + r * q->cols + first_col, n, scale_at(q, r, across), s, &seen);
+            decoded[i] = j->values[codes[i]];
+        count_run(j, x, decoded, n, scale_at(q, r, across), s, &seen);
     }
-    s->n_flat += q->scaling == OCT_SCALING_MX && seen.code_most >= 0 &&
-                 seen.x_most > seen.x_least && seen.code_most == seen.code_least;
+    s->n_flat +=
+        q->scaling == OCT_SCALING_MX && seen.x_most > seen.x_least && seen.q_most == seen.q_least;
 }
 
 static void count_task(void *context, int64_t task, int thread) {

@@ -9,7 +9,7 @@
 #include "file/json.h"
 
 /* Elements of a tensor that other formats are tried on. */
-enum { TRIED_ELEMENTS = 16384 };
+enum { TRIED_ELEMENTS = 4096 };
 
 /* One tensor: both directions, and the trials. */
 typedef struct entry {

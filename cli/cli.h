@@ -13,6 +13,7 @@ oct_status cli_eval(int argc, char **argv, oct_error *err);
 oct_status cli_export(int argc, char **argv, oct_error *err);
 oct_status cli_generate(int argc, char **argv, oct_error *err);
 oct_status cli_info(int argc, char **argv, oct_error *err);
+oct_status cli_inspect(int argc, char **argv, oct_error *err);
 oct_status cli_plan(int argc, char **argv, oct_error *err);
 oct_status cli_tokenizer(int argc, char **argv, oct_error *err);
 oct_status cli_train(int argc, char **argv, oct_error *err);

@@ -30,6 +30,7 @@ static const cli_command commands[] = {
     {"compare", "trains once a recipe and shows what each costs", cli_compare},
     {"eval", "loss and perplexity of a checkpoint on a text", cli_eval},
     {"generate", "continues a prompt", cli_generate},
+    {"inspect", "which weights of a model 8 bits hurt most", cli_inspect},
     {"export", "writes a model as a folder that other programs load", cli_export},
     {"tokenizer", "train a tokenizer; text to token ids and back", cli_tokenizer},
     {"data", "texts to packed token files", cli_data},

@@ -64,17 +64,21 @@ static void load_run(const oct_matrix_view *x, bool transposed, int64_t row, int
 /* Sums in lanes, which compilers make vectors of; their order is fixed. */
 static void sum_run(const float *x, const float *q, double scale, oct_quant_stats *s) {
     double signal[LANES] = {0}, noise[LANES] = {0}, product[LANES] = {0};
+    double relative[LANES] = {0};
     for (int i = 0; i < RUN; i += LANES)
         for (int lane = 0; lane < LANES; lane++) {
             const double value = (double)x[i + lane], decoded = (double)q[i + lane] * scale;
             signal[lane] += value * value;
             noise[lane] += (decoded - value) * (decoded - value);
             product[lane] += decoded * value;
+            /* far below any fp32 number: it keeps zeros from being divided by zero */
+            relative[lane] += fabs(decoded - value) / (fabs(value) + 1e-300);
         }
     for (int lane = 0; lane < LANES; lane++) {
         s->signal += signal[lane];
         s->noise += noise[lane];
         s->product += product[lane];
+        s->relative += relative[lane];
     }
 }
 
@@ -216,6 +220,7 @@ void oct_quant_stats_merge(oct_quant_stats *sum, const oct_quant_stats *part) {
     sum->signal += part->signal;
     sum->noise += part->noise;
     sum->product += part->product;
+    sum->relative += part->relative;
     sum->n_blocks += part->n_blocks;
     sum->n_poisoned += part->n_poisoned;
     sum->n_flat += part->n_flat;
@@ -253,6 +258,11 @@ double oct_quant_stats_bias(const oct_quant_stats *stats) {
     return stats->signal > 0 ? stats->product / stats->signal - 1 : NAN;
 }
 
+double oct_quant_stats_relative(const oct_quant_stats *stats) {
+    const int64_t n = stats->n - stats->n_special - stats->n_zero;
+    return n > 0 ? stats->relative / (double)n : 0;
+}
+
 /* ---- the other formats and rules ---- */
 
 static const struct trial {
@@ -270,19 +280,21 @@ const char *oct_quant_trial_name(int trial) {
     return trials[trial].name;
 }
 
-static oct_status try_one(const oct_matrix_view *x, oct_role role, int trial, oct_arena *arena,
-                          oct_quant_stats *stats) {
+static oct_status try_one(const oct_matrix_view *x, oct_role role, int dim, int trial,
+                          oct_arena *arena, oct_quant_stats *stats) {
     oct_recipe recipe;
     oct_quantized q;
     oct_arena *const arenas[2] = {arena, arena};
     oct_status status = oct_recipe_parse(trials[trial].recipe, &recipe, NULL);
     if (!status)
-        status = oct_quantize(x, &recipe, role, OCT_ALONG_1, arenas, NULL, &q);
-    return status ? status : oct_quant_stats_add(x, &q.along[1], stats);
+        status =
+            oct_quantize(x, &recipe, role, dim == 1 ? OCT_ALONG_1 : OCT_ALONG_0, arenas, NULL, &q);
+    return status ? status : oct_quant_stats_add(x, &q.along[dim], stats);
 }
 
-oct_status oct_quant_stats_try(const oct_matrix_view *x, oct_role role, int64_t max_elements,
-                               oct_arena *arena, oct_quant_stats results[OCT_N_QUANT_TRIALS]) {
+oct_status oct_quant_stats_try(const oct_matrix_view *x, oct_role role, int dim,
+                               int64_t max_elements, oct_arena *arena,
+                               oct_quant_stats results[OCT_N_QUANT_TRIALS]) {
     oct_matrix_view rows = *x;
     oct_status status = OCT_OK;
     const int64_t most = max_elements > 0 ? oct_max_i64(1, max_elements / oct_max_i64(1, x->cols))
@@ -292,7 +304,7 @@ oct_status oct_quant_stats_try(const oct_matrix_view *x, oct_role role, int64_t 
     rows.ld = x->ld * stride;
     for (int i = 0; i < OCT_N_QUANT_TRIALS && !status; i++) {
         oct_arena_mark mark = oct_arena_get_mark(arena);
-        status = try_one(&rows, role, i, arena, &results[i]);
+        status = try_one(&rows, role, dim, i, arena, &results[i]);
         oct_arena_release(arena, mark);
     }
     return status;

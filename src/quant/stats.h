@@ -19,6 +19,7 @@ typedef struct oct_quant_stats {
     double signal;       /* sum of x^2 */
     double noise;        /* sum of (q - x)^2, q the decoded element */
     double product;      /* sum of q x */
+    double relative;     /* sum of |q - x| / |x| over those that aren't zero in the source */
     int64_t n_blocks;    /* that have a scale: MX blocks or tiles, rows, or the matrix */
     int64_t n_poisoned;  /* of them those whose scale is NaN */
     int64_t n_flat;      /* MX: blocks of several magnitudes that all became one code's */
@@ -40,14 +41,19 @@ double oct_quant_stats_sqnr(const oct_quant_stats *stats);
  * gradient: below 0, steps are shortened by that share. NaN where there is no signal. */
 double oct_quant_stats_bias(const oct_quant_stats *stats);
 
+/* Mean relative error of elements that aren't zero: unlike SQNR it isn't theirs alone who are
+ * large. 0 where there are none. */
+double oct_quant_stats_relative(const oct_quant_stats *stats);
+
 /* The other formats and rules that a tensor is tried in. */
 enum { OCT_N_QUANT_TRIALS = 6 };
 /* "E4M3 floor", ... in the order of the trials. */
 const char *oct_quant_trial_name(int trial);
 /* Adds what each of them would do to at most `max_elements` of x (0: all): whole rows, evenly
- * spread, in blocks along rows; per tensor by the largest magnitude of these. `arena` is left as it
- * was. OCT_NO_MEMORY is the only failure. */
-oct_status oct_quant_stats_try(const oct_matrix_view *x, oct_role role, int64_t max_elements,
-                               oct_arena *arena, oct_quant_stats trials[OCT_N_QUANT_TRIALS]);
+ * spread, in blocks along dimension `dim`; per tensor by the largest magnitude of these. `arena` is
+ * left as it was. OCT_NO_MEMORY is the only failure. */
+oct_status oct_quant_stats_try(const oct_matrix_view *x, oct_role role, int dim,
+                               int64_t max_elements, oct_arena *arena,
+                               oct_quant_stats trials[OCT_N_QUANT_TRIALS]);
 
 #endif

@@ -71,7 +71,7 @@ static oct_status measure(oct_run_stats *s, entry *e, const oct_quant_sight *sig
     }
     if (status)
         return status;
-    return oct_quant_stats_try(sight->x, e->role, TRIED_ELEMENTS, s->arena, e->trials);
+    return oct_quant_stats_try(sight->x, e->role, 1, TRIED_ELEMENTS, s->arena, e->trials);
 }
 
 static oct_status see(void *user, const oct_quant_sight *sight) {

@@ -35,7 +35,7 @@ static float *draw(int64_t rows, int64_t cols) {
 }
 
 typedef struct expected {
-    double n, zero, underflow, saturated, amax, signal, noise, product, blocks, flat;
+    double n, zero, underflow, saturated, amax, signal, noise, product, relative, blocks, flat;
     double scales[OCT_N_SCALE_BINS];
 } expected;
 
@@ -56,6 +56,7 @@ static void expect_element(double x, double scale, oct_dtype format, bool mx, ex
     e->signal += x * x;
     e->noise += (q - x) * (q - x);
     e->product += q * x;
+    e->relative += x == 0 ? 0 : fabs(q - x) / fabs(x);
 }
 
 /* One block of the source: rows r0 .. r1 - 1, columns c0 .. c1 - 1. */
@@ -117,6 +118,8 @@ static void assert_stats(const oct_quant_stats *s, const expected *e) {
     assert_near(s->signal, e->signal);
     assert_near(s->noise, e->noise);
     assert_near(s->product, e->product);
+    assert_near(s->relative, e->relative);
+    assert_near(oct_quant_stats_relative(s), e->relative / (e->n - e->zero));
     assert_near((double)s->n_blocks, e->blocks);
     assert_near((double)s->n_flat, e->flat);
     for (int i = 0; i < OCT_N_SCALE_BINS; i++)
@@ -237,8 +240,8 @@ static void given_other_formats_each_trial_is_what_its_recipe_gives(void **state
     oct_quant_stats all[OCT_N_QUANT_TRIALS] = {{0}}, some[OCT_N_QUANT_TRIALS] = {{0}};
     const oct_matrix_view view = {x, OCT_F32, R, C, C}, fifth = {x, OCT_F32, R / 5, C, C * 5};
     (void)state;
-    assert_int_equal(oct_quant_stats_try(&view, OCT_ROLE_GRAD, 0, arena, all), OCT_OK);
-    assert_int_equal(oct_quant_stats_try(&view, OCT_ROLE_GRAD, 10 * C, arena, some), OCT_OK);
+    assert_int_equal(oct_quant_stats_try(&view, OCT_ROLE_GRAD, 1, 0, arena, all), OCT_OK);
+    assert_int_equal(oct_quant_stats_try(&view, OCT_ROLE_GRAD, 1, 10 * C, arena, some), OCT_OK);
     for (int i = 0; i < OCT_N_QUANT_TRIALS; i++) {
         oct_recipe recipe = parse(names[i]);
         expected e = {0};

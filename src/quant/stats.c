@@ -9,9 +9,12 @@
 #include "base/thread.h"
 #include "format/fp8.h"
 
-/* Blocks that one task takes: columns of blocks of a transposed copy, so that the source is read
- * along its rows, else rows of blocks. */
-enum { TASK_LINES = 32 };
+/* One task takes 32 rows of the source: rows of blocks, or of a transposed copy a column of blocks,
+ * so that the source is read along its rows. */
+enum { TASK_ROWS = 32 };
+static int64_t lines_of_task(const oct_qmatrix *q) {
+    return q->transposed ? TASK_ROWS / OCT_MX_BLOCK : TASK_ROWS;
+}
 
 typedef struct job {
     const oct_matrix_view *x;
@@ -182,9 +185,10 @@ static void count_task(void *context, int64_t task, int thread) {
     const bool transposed = j->q->transposed;
     const int64_t n_lines = transposed ? j->n_across : j->n_down;
     const int64_t n_along = transposed ? j->n_down : j->n_across;
-    const int64_t end = oct_min_i64(n_lines, (task + 1) * TASK_LINES);
+    const int64_t lines = lines_of_task(j->q);
+    const int64_t end = oct_min_i64(n_lines, (task + 1) * lines);
     (void)thread;
-    for (int64_t line = task * TASK_LINES; line < end; line++)
+    for (int64_t line = task * lines; line < end; line++)
         for (int64_t i = 0; i < n_along; i++)
             count_block(j, transposed ? i : line, transposed ? line : i, s);
 }
@@ -237,7 +241,7 @@ oct_status oct_quant_stats_add(const oct_matrix_view *x, const oct_qmatrix *q,
     j.n_across = oct_ceil_div(q->cols, j.block_cols);
     for (int code = 0; code < 256; code++)
         j.values[code] = oct_fp8_value(q->format, (uint8_t)code);
-    const int64_t n_tasks = oct_ceil_div(q->transposed ? j.n_across : j.n_down, TASK_LINES);
+    const int64_t n_tasks = oct_ceil_div(q->transposed ? j.n_across : j.n_down, lines_of_task(q));
     j.parts = oct_calloc_array((size_t)n_tasks + 1, sizeof *j.parts);
     if (!j.parts)
         return OCT_NO_MEMORY;

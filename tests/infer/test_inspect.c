@@ -40,9 +40,9 @@ static oct_inspected *inspect(const bench *b, const char *name) {
     return rows;
 }
 
-/* A thousand is 2^10. The normal numbers of E5M2 span 2^29 and those of HiF8 with three or two bits
- * of mantissa 2^15 below its maximum, so that small weights beside such channels keep their digits;
- * the others span less, or map amax near their finest numbers. */
+/* A thousand is 2^10. E5M2's normal numbers span 2^29, and HiF8, with amax at 2^15, has two and
+ * three bits of mantissa where the small weights then lie (2^-7 to 2^7): they keep their digits
+ * beside such channels. In the others they come to lie among subnormal numbers. */
 static const char *const narrow[] = {"mxfp8", "mxfp8_cublas", "mxfp8-32x32", "hif8",
                                      "dynamic_per_tensor_e4m3_e4m3_e4m3"};
 static const char *const wide[] = {"dynamic_mx_e5m2_e5m2_e5m2", "hif8_full_range"};

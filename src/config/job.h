@@ -184,7 +184,7 @@ typedef struct oct_job {
     } debug;
     struct { /* of a YAML job: as training.quantization_plan says, unless the command line does */
         int64_t stats_freq; /* steps between statistics of what 8 bits lose; 0: none */
-        const char *rules; /* framework, or a name of quant/rules.h */
+        const char *rules;  /* framework, or a name of quant/rules.h */
         struct {
             oct_job_mx mx;
         } linear, grouped_mm;

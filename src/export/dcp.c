@@ -80,10 +80,10 @@ static oct_status list_tensors(dcp *d, oct_error *err) {
     }
     for (int64_t i = 0; i < args->n_layers && !status; i++) {
         const oct_moe *moe = oct_model_moe(d->e->model, i);
-        char name[96];
+        char name[OCT_MOE_BIAS_NAME_SIZE];
         if (!moe)
             continue;
-        snprintf(name, sizeof name, "%s.expert_bias", moe->base.name);
+        oct_moe_bias_name(moe, name);
         status = add(d, name, moe->expert_bias, OCT_F32, 1, &args->num_experts, err);
     }
     return status;

@@ -168,12 +168,11 @@ static oct_status append_biases(oct_export_tensors *t, oct_error *err) {
     oct_status status = OCT_OK;
     for (int64_t i = 0; i < args->n_layers && !status; i++) {
         const oct_moe *moe = oct_model_moe(t->e->model, i);
-        char ours[OCT_HF_MODULE_NAME_SIZE];
+        char ours[OCT_MOE_BIAS_NAME_SIZE];
         oct_export_tensor tensor = {.all = t, .dtype = OCT_F32, .n_dims = 1};
         if (!moe)
             continue;
-        snprintf(ours, sizeof ours, "%.*s.expert_bias", OCT_HF_MODULE_NAME_SIZE - 16,
-                 moe->base.name);
+        oct_moe_bias_name(moe, ours);
         tensor.bias = moe->expert_bias;
         tensor.shape[0] = args->num_experts;
         if (oct_hf_name(args->family, ours, tensor.name)) {

@@ -2,7 +2,6 @@
 #include "job/dcp_model.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -52,19 +51,11 @@ static oct_status read_param(const void *from, oct_param *param, oct_error *err)
     return read(from, param->name, param->n_dims, param->shape, param->value, err);
 }
 
-static oct_status read_biases(const source *from, oct_model *model, oct_error *err) {
-    const oct_model_args *args = oct_model_get_args(model);
-    oct_status status = OCT_OK;
-    for (int64_t i = 0; i < args->n_layers && !status; i++) {
-        oct_moe *moe = oct_model_moe(model, i);
-        char name[96];
-        if (!moe)
-            continue;
-        snprintf(name, sizeof name, "%s.expert_bias", moe->base.name);
-        if (oct_dcp_find(from->dcp, name)) /* torchtitan has none without load_balance_coeff */
-            status = read(from, name, 1, &args->num_experts, moe->expert_bias, err);
-    }
-    return status;
+/* torchtitan has none without load_balance_coeff. */
+static oct_status read_bias(const void *context, const char *name, int64_t n, float *values,
+                            oct_error *err) {
+    const source *from = context;
+    return oct_dcp_find(from->dcp, name) ? read(from, name, 1, &n, values, err) : OCT_OK;
 }
 
 /* ---- what is left over ---- */
@@ -72,8 +63,10 @@ static oct_status read_biases(const source *from, oct_model *model, oct_error *e
 static bool is_bias(const oct_model *model, const char *name) {
     for (int64_t i = 0; i < oct_model_get_args(model)->n_layers; i++) {
         const oct_moe *moe = oct_model_moe(model, i);
-        size_t n = moe ? strlen(moe->base.name) : 0;
-        if (moe && strncmp(name, moe->base.name, n) == 0 && strcmp(name + n, ".expert_bias") == 0)
+        char own[OCT_MOE_BIAS_NAME_SIZE] = "";
+        if (moe)
+            oct_moe_bias_name(moe, own);
+        if (moe && strcmp(name, own) == 0)
             return true;
     }
     return false;
@@ -119,7 +112,7 @@ oct_status oct_setup_parameters_from_dcp(const char *folder, oct_model *model, o
     for (int64_t i = 0; i < n && !status; i++)
         status = oct_local_read(params[i], read_param, &from, err);
     if (!status)
-        status = read_biases(&from, model, err);
+        status = oct_local_read_biases(model, read_bias, &from, err);
     oct_dcp_close(dcp);
     if (!status)
         oct_model_changed(model);

@@ -244,8 +244,8 @@ static oct_status visit_param(fit *f, const oct_param *param, visitor visit, oct
 
 /* The name there of a layer's router bias, if the family has one. */
 static bool bias_name(const source *from, const oct_moe *moe, char out[OCT_HF_MODULE_NAME_SIZE]) {
-    char ours[OCT_HF_MODULE_NAME_SIZE];
-    snprintf(ours, sizeof ours, "%.*s.expert_bias", OCT_HF_MODULE_NAME_SIZE - 16, moe->base.name);
+    char ours[OCT_MOE_BIAS_NAME_SIZE];
+    oct_moe_bias_name(moe, ours);
     return oct_hf_name(from->args->family, ours, out);
 }
 
@@ -335,13 +335,14 @@ static oct_status read_param(const void *context, oct_param *param, oct_error *e
 }
 
 /* Models without start at zero. */
-static void read_biases(const source *from, const oct_model *model) {
-    for (int64_t i = 0; i < from->args->n_layers; i++) {
-        char name[OCT_HF_MODULE_NAME_SIZE];
-        oct_moe *moe = oct_model_moe(model, i);
-        if (moe && bias_name(from, moe, name) && oct_hf_model_find(from->hf, name))
-            read_tensor(from, name, from->args->num_experts, moe->expert_bias);
-    }
+static oct_status read_bias(const void *context, const char *ours, int64_t n, float *values,
+                            oct_error *err) {
+    const source *from = context;
+    char name[OCT_HF_MODULE_NAME_SIZE];
+    (void)err;
+    if (oct_hf_name(from->args->family, ours, name) && oct_hf_model_find(from->hf, name))
+        read_tensor(from, name, n, values);
+    return OCT_OK;
 }
 
 /* Fills in what config.json says of the tensors. */
@@ -410,7 +411,7 @@ oct_status oct_setup_parameters_from_hf(const char *folder, oct_hf_weights weigh
     for (int64_t i = 0; i < n && !status; i++)
         status = oct_local_read(params[i], read_param, &from, err);
     if (!status)
-        read_biases(&from, model);
+        status = oct_local_read_biases(model, read_bias, &from, err);
     oct_hf_model_close((oct_hf_model *)(uintptr_t)from.hf);
     if (!status)
         oct_model_changed(model);

@@ -28,3 +28,18 @@ oct_status oct_local_read(oct_param *param, oct_local_reader read, const void *f
     oct_local_keep(param, held, whole);
     return status;
 }
+
+oct_status oct_local_read_biases(oct_model *model, oct_bias_reader read, const void *from,
+                                 oct_error *err) {
+    const oct_model_args *args = oct_model_get_args(model);
+    oct_status status = OCT_OK;
+    for (int64_t i = 0; i < args->n_layers && !status; i++) {
+        oct_moe *moe = oct_model_moe(model, i);
+        char name[OCT_MOE_BIAS_NAME_SIZE];
+        if (!moe)
+            continue;
+        oct_moe_bias_name(moe, name);
+        status = read(from, name, args->num_experts, moe->expert_bias, err);
+    }
+    return status;
+}

@@ -52,6 +52,8 @@ oct_status oct_ranks_plan_wire(const oct_job *job, oct_model *model, const oct_p
 /* "KEY = VALUE" a line, for all keys of the job that have an effect, words aside: what decides the
  * run besides the contents of files. */
 void oct_ranks_put_job(const oct_job *job, oct_strbuf *text);
+/* The same of the data sets' contents; each may be NULL. */
+void oct_ranks_put_data(const oct_dataset *train, const oct_dataset *validation, oct_strbuf *text);
 
 /* Collective. Compares what each rank was told with what the first was: all keys of the ranks' jobs
  * that have an effect, words aside. Ranks with different jobs would wait for each other for ever,

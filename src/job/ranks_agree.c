@@ -130,6 +130,11 @@ static void put_data(oct_strbuf *to, const char *key, const oct_dataset *data) {
                           oct_dataset_n_tokens(data), oct_dataset_hash(data));
 }
 
+void oct_ranks_put_data(const oct_dataset *train, const oct_dataset *validation, oct_strbuf *text) {
+    put_data(text, "training.dataset_path", train);
+    put_data(text, "validation.dataset_path", validation);
+}
+
 oct_status oct_ranks_check_inputs(oct_comm *world, const oct_job *job, const oct_model *model,
                                   const oct_dataset *train, const oct_dataset *validation,
                                   oct_error *err) {
@@ -137,8 +142,7 @@ oct_status oct_ranks_check_inputs(oct_comm *world, const oct_job *job, const oct
     oct_model_record_lines(oct_model_get_args(model), &text);
     oct_strbuf_printf(&text, "model.tokenizer_path = the end of documents %d\n",
                       (int)oct_model_document_end(model));
-    put_data(&text, "training.dataset_path", train);
-    put_data(&text, "validation.dataset_path", validation);
+    oct_ranks_put_data(train, validation, &text);
     oct_status status = check_same(world, &text, place_of, job, err);
     oct_strbuf_free(&text);
     return status;

@@ -311,20 +311,10 @@ static oct_status read_param(const void *context, oct_param *param, oct_error *e
     return status;
 }
 
-/* The routers' biases. */
-static oct_status read_biases(const oct_checkpoint *from, oct_model *model, oct_error *err) {
-    const oct_model_args *args = oct_model_get_args(model);
-    oct_status status = OCT_OK;
-    for (int64_t i = 0; i < args->n_layers && !status; i++) {
-        oct_moe *moe = oct_model_moe(model, i);
-        char name[96];
-        if (!moe)
-            continue;
-        oct_tensor to = oct_tensor_1d(OCT_F32, args->num_experts, moe->expert_bias);
-        snprintf(name, sizeof name, "%s.expert_bias", moe->base.name);
-        status = oct_checkpoint_copy(from, OCT_CHECKPOINT_MODEL, name, &to, err);
-    }
-    return status;
+static oct_status read_bias(const void *from, const char *name, int64_t n, float *values,
+                            oct_error *err) {
+    oct_tensor to = oct_tensor_1d(OCT_F32, n, values);
+    return oct_checkpoint_copy(from, OCT_CHECKPOINT_MODEL, name, &to, err);
 }
 
 static int64_t count_biases(const oct_model *model) {
@@ -350,7 +340,7 @@ oct_status oct_setup_parameters_from_checkpoint(const oct_checkpoint *from, oct_
     for (int64_t i = 0; i < n && !status; i++)
         status = oct_local_read(params[i], read_param, from, err);
     if (!status)
-        status = read_biases(from, model, err);
+        status = oct_local_read_biases(model, read_bias, from, err);
     if (!status)
         oct_model_changed(model);
     return status;

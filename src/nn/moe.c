@@ -2,6 +2,7 @@
 #include "nn/moe.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -283,6 +284,10 @@ oct_status oct_moe_create(oct_module *parent, const char *component, const oct_m
     moe->config = *config;
     *out = moe;
     return create_children(moe);
+}
+
+void oct_moe_bias_name(const oct_moe *moe, char name[OCT_MOE_BIAS_NAME_SIZE]) {
+    snprintf(name, OCT_MOE_BIAS_NAME_SIZE, "%s.expert_bias", moe->base.name);
 }
 
 static int sign_of(double x) {

@@ -55,6 +55,10 @@ typedef struct oct_moe {
 oct_status oct_moe_create(oct_module *parent, const char *component, const oct_moe_config *config,
                           oct_moe **out);
 
+/* The name of its expert_bias, as checkpoints have it: "layers.N.moe.expert_bias". */
+enum { OCT_MOE_BIAS_NAME_SIZE = 96 };
+void oct_moe_bias_name(const oct_moe *moe, char name[OCT_MOE_BIAS_NAME_SIZE]);
+
 /* Moves the bias by counts (E) of one step, of all ranks: load_balance_coeff * (sign(mean - count)
  * less its mean over the experts), and clears tokens_per_expert. Source: torchtitan v0.2.2,
  * components/optimizer.py. */

@@ -28,6 +28,7 @@ void oct_comparison_close(oct_comparison *c) {
     oct_arms_free(&c->arms);
     oct_free(c->root);
     oct_free(c->cache);
+    oct_strbuf_free(&c->files);
     oct_free(c->default_report);
     oct_free(c);
 }

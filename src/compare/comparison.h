@@ -37,6 +37,7 @@ struct oct_comparison {
     oct_arm_run *runs; /* (n_seeds, arms.n) */
     int n_runs, n_begun;
     char *root, *cache; /* <dump_folder>/compare, <dump_folder>/cache */
+    oct_strbuf files;   /* with --seeds: what all runs read, for their records */
     oct_job job;        /* as the user gave it */
     oct_claim claim;    /* on the root, as long as this process lives */
     const char *report;

@@ -19,6 +19,15 @@
 #include "job/setup.h"
 #include "job/variant.h"
 
+static oct_status check_gate(const oct_comparison *c, oct_error *err) {
+    if (c->options.gate > 0 && c->arms.n < 2)
+        return oct_fail(err, OCT_INVALID,
+                        "--gate: it judges the gaps to the first recipe; expected another one in "
+                        "--recipes; got \"%s\" alone",
+                        c->arms.items[0].name);
+    return OCT_OK;
+}
+
 /* One sequence a step has no other order. */
 static oct_status add_noise(oct_comparison *c, oct_error *err) {
     if (c->options.seeds < 2 || c->options.no_noise)
@@ -92,10 +101,13 @@ static oct_status check_variant(oct_comparison *c, oct_arm_run *r, oct_error *er
     if (!status)
         status = check_conversion(&job, err);
     c->options.host->add_errors(oct_job_more_refusals(&job));
-    if (!status && oct_comparison_keeps_runs(c))
-        status = oct_run_record_inputs(&job, c->cache, r->run.arm->other_order, &r->inputs, err);
-    if (!status && r->inputs.failed)
+    if (!status && oct_comparison_keeps_runs(c) && r == c->runs)
+        status = oct_run_record_files(&job, c->cache, &c->files, err);
+    if (!status && c->files.failed)
         status = oct_fail_memory(err);
+    if (!status && oct_comparison_keeps_runs(c))
+        status =
+            oct_run_record_inputs(&job, c->files.text, r->run.arm->other_order, &r->inputs, err);
     oct_job_free(&job);
     return status;
 }
@@ -293,6 +305,8 @@ static oct_status check_report(const oct_comparison *c, oct_error *err) {
 
 oct_status oct_comparison_prepare(oct_comparison *c, oct_error *err) {
     oct_status status = oct_arms_read(c->options.recipes, &c->arms, err);
+    if (!status)
+        status = check_gate(c, err);
     if (!status)
         status = oct_job_load_as(OCT_JOB_READ_ARMS, c->options.config, c->options.overrides,
                                  c->options.n_overrides, &c->job, err);

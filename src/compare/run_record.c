@@ -17,31 +17,6 @@
 
 /* ---- inputs ---- */
 
-static void put_data(oct_strbuf *to, const char *key, const oct_dataset *data) {
-    if (data)
-        oct_strbuf_printf(to, "%s = %" PRId64 " tokens of data set %016" PRIx64 "\n", key,
-                          oct_dataset_n_tokens(data), oct_dataset_hash(data));
-}
-
-static oct_status put_datasets(const oct_job *job, const char *cache_folder, int64_t vocab_size,
-                               oct_strbuf *text, oct_error *err) {
-    oct_tokenizer *tokenizer = NULL;
-    oct_dataset *train = NULL, *validation = NULL;
-    oct_status status = oct_setup_tokenizer(job, vocab_size, &tokenizer, err);
-    const oct_setup_data setup = {
-        .tokenizer = tokenizer, .vocab_size = vocab_size, .cache_folder = cache_folder};
-    if (!status)
-        status = oct_setup_datasets(job, &setup, &train, &validation, err);
-    if (!status) {
-        put_data(text, "training.dataset_path", train);
-        put_data(text, "validation.dataset_path", validation);
-    }
-    oct_dataset_close(train);
-    oct_dataset_close(validation);
-    oct_tokenizer_free(tokenizer);
-    return status;
-}
-
 typedef struct files {
     int64_t n, n_bytes, newest_s;
 } files;
@@ -64,6 +39,7 @@ static void put_files(const char *path, oct_strbuf *to) {
         char *file = oct_path_join(path, entry->d_name);
         if (file)
             count_file(file, &all);
+        to->failed |= !file;
         oct_free(file);
     }
     if (folder)
@@ -73,7 +49,37 @@ static void put_files(const char *path, oct_strbuf *to) {
                       all.n, all.n_bytes, all.newest_s);
 }
 
-oct_status oct_run_record_inputs(const oct_job *job, const char *cache_folder, bool other_order,
+static oct_status put_datasets(const oct_job *job, const oct_model_args *args,
+                               const char *cache_folder, oct_strbuf *text, oct_error *err) {
+    oct_tokenizer *tokenizer = NULL;
+    oct_dataset *train = NULL, *validation = NULL;
+    oct_status status = oct_setup_tokenizer(job, args->vocab_size, &tokenizer, err);
+    const oct_setup_data setup = {
+        .tokenizer = tokenizer, .vocab_size = args->vocab_size, .cache_folder = cache_folder};
+    if (!status)
+        status = oct_setup_datasets(job, &setup, &train, &validation, err);
+    if (!status)
+        oct_ranks_put_data(train, validation, text);
+    oct_dataset_close(train);
+    oct_dataset_close(validation);
+    oct_tokenizer_free(tokenizer);
+    return status;
+}
+
+oct_status oct_run_record_files(const oct_job *job, const char *cache_folder, oct_strbuf *text,
+                                oct_error *err) {
+    oct_model_args args;
+    oct_status status = oct_setup_model_args(job, &args, err);
+    if (status)
+        return status;
+    if (job->checkpoint.initial_load_path) {
+        oct_strbuf_puts(text, "checkpoint.initial_load_path = ");
+        put_files(job->checkpoint.initial_load_path, text);
+    }
+    return put_datasets(job, &args, cache_folder, text, err);
+}
+
+oct_status oct_run_record_inputs(const oct_job *job, const char *read_files, bool other_order,
                                  oct_strbuf *text, oct_error *err) {
     oct_model_args args;
     oct_status status = oct_setup_model_args(job, &args, err);
@@ -83,11 +89,8 @@ oct_status oct_run_record_inputs(const oct_job *job, const char *cache_folder, b
     oct_model_record_lines(&args, text);
     if (other_order)
         oct_strbuf_puts(text, "sums = in another order\n");
-    if (job->checkpoint.initial_load_path) {
-        oct_strbuf_puts(text, "checkpoint.initial_load_path = ");
-        put_files(job->checkpoint.initial_load_path, text);
-    }
-    return put_datasets(job, cache_folder, args.vocab_size, text, err);
+    oct_strbuf_puts(text, read_files);
+    return text->failed ? oct_fail_memory(err) : OCT_OK;
 }
 
 /* ---- the file ---- */

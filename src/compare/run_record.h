@@ -23,10 +23,14 @@ typedef struct oct_run_record {
     oct_run_result result;
 } oct_run_record;
 
+/* What a job reads, as lines: its data sets (opened, and tokenized into `cache_folder` if they
+ * aren't yet) and the files of its initial weights by size and time. The same for all runs of a
+ * comparison, which differ in recipe and seed alone. Check text->failed. */
+oct_status oct_run_record_files(const oct_job *job, const char *cache_folder, oct_strbuf *text,
+                                oct_error *err);
 /* What decides what a run computes, as lines: keys of the job with an effect, arguments of the
- * model, the data sets (opened, and tokenized into `cache_folder`, if they aren't yet), the files
- * of the initial weights by size and time. Check text->failed. */
-oct_status oct_run_record_inputs(const oct_job *job, const char *cache_folder, bool other_order,
+ * model, and `read_files`, what oct_run_record_files gave. */
+oct_status oct_run_record_inputs(const oct_job *job, const char *read_files, bool other_order,
                                  oct_strbuf *text, oct_error *err);
 
 /* `machine` is a label: what else a result depends on, but less than on its inputs.

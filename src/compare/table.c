@@ -158,7 +158,9 @@ static bool is_judged(const oct_comparison *c, int arm) {
 
 static void say_how_many_more(const oct_gap *gap, double gate, char *text, size_t size) {
     const int64_t more = oct_gap_seeds_to_decide(gap, gate);
-    if (gap->n < 2)
+    if (gap->n == 0)
+        snprintf(text, size, "no seed was trained to its end in both");
+    else if (gap->n == 1)
         snprintf(text, size, "one run a recipe can't tell");
     else if (more < 0)
         snprintf(text, size, "more than a thousand seeds more would not decide");

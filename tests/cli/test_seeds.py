@@ -130,6 +130,14 @@ class Seeds(Training):
         for recipes in ("mxfp8@", "@octet", "bf16,,hif8", "bf16,BF16"):
             self.refused(["compare", "job.toml", "--recipes", recipes], "--recipes: ")
 
+    def test_given_a_gate_and_nothing_to_judge_it_is_refused_or_said(self):
+        for recipes in ("bf16", "mxfp8@octet"):
+            self.refused(["compare", "job.toml", "--gate", "0.01", "--seeds", 2, "--recipes", recipes], "--gate: it judges the gaps to the first recipe",
+                         'got "%s" alone' % recipes)
+        failed = self.run_octet(["compare", "job.toml", "--recipes", "bf16,mxfp8", "--seeds", 2, "--gate", 1, "--optimizer.lr=1e30"])
+        self.assertEqual(failed.returncode, 1, failed.stderr)
+        self.assertIn("mxfp8: unresolved at 1 nats (no seed was trained to its end in both)", failed.stdout)
+
     def test_given_seeds_out_of_range_they_are_refused(self):
         for args in (["--seeds", "0"], ["--seeds", "257"], ["--gate", "0"], ["--gate", "-1"], ["--no-noise"], ["--seeds", "1", "--no-noise"]):
             self.refused(["compare", "job.toml", *args], args[-2] if len(args) == 2 and args[0] != "--no-noise" else "--no-noise")

@@ -121,12 +121,33 @@ static oct_status check_plans_gather(oct_loader *l) {
                : OCT_OK;
 }
 
+/* Whether linears with a recipe of their own have one that uses an option. */
+static bool has_override(const recipe_table *t, bool (*uses)(const oct_recipe *recipe)) {
+    const oct_job_overrides *overrides = &t->mx->override;
+    for (size_t i = 0; i < overrides->n; i++) {
+        oct_recipe recipe;
+        const oct_job_override *o = &overrides->items[i];
+        if (!o->in_high_precision && !oct_recipe_parse(o->recipe_name, &recipe, NULL) &&
+            uses(&recipe))
+            return true;
+    }
+    return false;
+}
+
+static bool is_mx(const oct_recipe *recipe) {
+    return recipe->granularity == OCT_MX;
+}
+
+static bool is_delayed(const oct_recipe *recipe) {
+    return recipe->strategy == OCT_DELAYED;
+}
+
 static oct_status check_active(oct_loader *l, const recipe_table *t, const oct_recipe *recipe) {
     oct_status status = check_gather(l, t);
-    if (!status && recipe->granularity != OCT_MX)
+    if (!status && !is_mx(recipe) && !has_override(t, is_mx))
         status = refuse_or_note(l, t, "scale_mode", "has no block scales",
                                 "none, or an MX recipe such as mxfp8");
-    if (!status && recipe->strategy != OCT_DELAYED)
+    if (!status && !is_delayed(recipe) && !has_override(t, is_delayed))
         status = refuse_or_note(l, t, "amax_history_len", "keeps no amax of earlier steps",
                                 "a delayed recipe such as delayed_per_tensor_HiF8_HiF8_HiF8");
     if (status || t->mx == &l->job->quantize.linear.mx)

@@ -60,6 +60,15 @@ class Overrides(Training):
         self.assertEqual({r for n, r in recipes.items() if n.startswith("layers.1.")}, {"hif8"})
         self.assertEqual({r for n, r in recipes.items() if n.startswith("layers.0.")}, {"mxfp8"})
 
+    def test_given_an_option_that_an_override_alone_uses_it_is_taken(self):
+        # The job's own recipe is mxfp8, which keeps no amaxes; and hif8, which has no block scales.
+        for own, other, option in (("mxfp8", "delayed_hif8_pertensor", "amax_history_len=4"), ("hif8", "mxfp8", "scale_mode=floor")):
+            option = "--quantize.linear.mx." + option
+            self.write("own.toml", ON + 'recipe_name = "%s"\n' % own)
+            self.refused(["plan", "own.toml", option], option.partition("=")[0], "the recipe %s " % own)
+            self.write("own.toml", ON + 'recipe_name = "%s"\n' % own + OVERRIDE % ('["layers.1."]', other))
+            self.accepted(["plan", "own.toml", option])
+
     def test_given_a_table_that_is_wrong_it_is_refused_with_its_line(self):
         line = ON.count("\n") + 1
         for table, said in (('fqn = ["a"]\nrecipe_name = "hif8"', "override.fqn: unknown key; expected fqns"),
